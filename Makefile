@@ -1,0 +1,40 @@
+# Every target sets up $(VENV) by itself, again when a dependency changes.
+#   make test PYTHON=python3.12 VENV=.venv312
+
+PYTHON ?= python3
+VENV   ?= .venv
+
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+demo: $(STAMP) ## train a small transformer on 2 ranks; writes coconet-demo.html
+	$(BIN)/coconet demo
+
+test: check ## check, then every test; no GPU needed
+	$(BIN)/python -m pytest
+
+check: $(STAMP) ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: $(STAMP) ## time the Adam step against gloo; writes coconet-bench.json
+	$(BIN)/coconet bench adam --ranks 2 --sizes 1Ki..64Mi --json coconet-bench.json
+
+clean: ## remove everything that make and the tools wrote
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -f coconet-demo.html coconet-bench.json
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	  "coconet needs Python 3.11 or newer; say make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -e '.[torch,dev]' -c constraints.txt
+	@touch $@

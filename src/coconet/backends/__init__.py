@@ -1,0 +1,1 @@
+"""Ways to run a plan or a program on real processes."""

@@ -1,0 +1,248 @@
+"""From what a caller passes to arrays and sizes, checked against the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from coconet.errors import DtypeError, ProgramError, ShapeError
+from coconet.ir import ROWS, Dim, Program, Shape, Sliced, Value, bind_shape
+from coconet.ir.layout import piece_shape
+from coconet.plan import Buffer, Plan, Role, Space
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+__all__ = ["Signature", "as_array", "call_scalars", "stored_shape"]
+
+
+def as_array(name: str, given: Any) -> Array:
+    """Return a numpy array over the memory of an array or CPU tensor, without a copy.
+
+    Raises TypeError for anything else, and for a tensor that is not on the CPU.
+    """
+    import numpy as np
+
+    if isinstance(given, np.ndarray):
+        return cast("Array", given)
+    if not hasattr(given, "data_ptr"):
+        raise TypeError(
+            f"{name!r} must be an array or a torch tensor, got {type(given).__name__}"
+        )
+    if given.device.type != "cpu":
+        raise TypeError(f"{name!r} is on {given.device}; the C backend needs the CPU")
+    tensor = given.detach()
+    if str(tensor.dtype) == "torch.bfloat16":
+        import ml_dtypes
+        import torch
+
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def stored_shape(
+    buffer: Buffer, sizes: Mapping[str, int], rank: int, ranks: int
+) -> tuple[int, ...]:
+    """Return the shape in which a rank stores a buffer."""
+    shape = bind_shape(buffer.shape, sizes)
+    if buffer.cut is None:
+        return shape
+    return piece_shape(shape, buffer.cut, rank, ranks)
+
+
+def call_scalars(
+    names: Sequence[str],
+    is_int: Sequence[bool],
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+) -> list[float | int]:
+    """Return the scalar arguments in order, as Python numbers.
+
+    Raises TypeError for missing or unknown names, and a float for an integer scalar.
+    """
+    if not given and len(named) == len(names):
+        try:
+            values: list[Any] = [named[name] for name in names]
+        except KeyError:
+            raise _wrong_names(names, named) from None
+    elif len(given) == len(names) and not named:
+        values = list(given)
+    else:
+        values = list(given) + [named[n] for n in names[len(given) :] if n in named]
+        if len(values) != len(names) or len(given) + len(named) != len(names):
+            raise _wrong_names(names, named)
+    for number, value in enumerate(values):
+        if type(value) is not (int if is_int[number] else float):
+            values[number] = _number(names[number], value, is_int[number])
+    return values
+
+
+def _wrong_names(names: Sequence[str], named: Mapping[str, Any]) -> TypeError:
+    need, got = ", ".join(names) or "none", ", ".join(named) or "none by name"
+    return TypeError(f"the scalars are {need}; got {got}")
+
+
+def _number(name: str, value: Any, is_int: bool) -> float | int:
+    if isinstance(value, bool):
+        raise TypeError(f"scalar {name!r} must be a number, got {value!r}")
+    if not is_int:
+        return float(value)
+    number = int(value)
+    if number != value:
+        raise TypeError(f"scalar {name!r} is an integer, got {value!r}")
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a program's caller passes, on one rank of several.
+
+    tensors  the tensor arguments, in order
+    updated  names of those that are written
+    dims     symbolic extents, given by the tensors' shapes
+    """
+
+    tensors: tuple[Buffer, ...]
+    updated: frozenset[str]
+    dims: tuple[Dim, ...]
+    rank: int
+    ranks: int
+
+    @staticmethod
+    def of_plan(plan: Plan, rank: int) -> Signature:
+        """Return what a plan's caller passes."""
+        tensors = plan.with_role(Role.ARGUMENT)
+        return Signature(tensors, plan.updated, plan.dims, rank, plan.ranks)
+
+    @staticmethod
+    def of_program(program: Program, rank: int, ranks: int) -> Signature:
+        """Return what a program's caller passes."""
+        tensors = tuple(_argument(value) for value in program.tensors)
+        updated = frozenset(update.inputs[0].name for update in program.effects)
+        return Signature(tensors, updated, program.dims, rank, ranks)
+
+    def match(
+        self, given: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
+        """Split a call's arguments in tensors by name, scalars in order and by name.
+
+        Raises TypeError for too many, missing or unknown arguments.
+        """
+        names = [buffer.name for buffer in self.tensors]
+        tensors = dict(zip(names, given, strict=False))
+        scalars = list(given[len(names) :])
+        rest = dict(named)
+        for name in names:
+            if name in rest:
+                if name in tensors:
+                    raise TypeError(f"tensor {name!r} is passed twice")
+                tensors[name] = rest.pop(name)
+        missing = [name for name in names if name not in tensors]
+        if missing:
+            raise TypeError(f"missing tensors: {', '.join(missing)}")
+        return tensors, scalars, rest
+
+    def check_names(self, tensors: Mapping[str, Any]) -> None:
+        """Raise TypeError unless these are the tensor arguments, and nothing else."""
+        _, _, rest = self.match((), tensors)
+        if rest:
+            raise TypeError(f"there is no tensor {', '.join(rest)}")
+
+    def sizes(
+        self, arrays: Mapping[str, Any], given: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Return the number of each symbolic dim, and check every shape and dtype.
+
+        `arrays` are numpy's or torch's; `given` has the dims that no argument shows
+        because it is cut along them.
+        Raises ShapeError or DtypeError with what the argument should be.
+        """
+        sizes = dict(given)
+        for buffer in self.tensors:
+            for dim, extent in _visible_dims(buffer, arrays[buffer.name].shape):
+                known = sizes.setdefault(dim.name, extent)
+                if known != extent:
+                    raise ShapeError(
+                        f"{buffer.name!r} does not agree about {dim}",
+                        got=extent,
+                        need=known,
+                    )
+        unknown = [dim.name for dim in self.dims if dim.name not in sizes]
+        if unknown:
+            raise ShapeError(
+                "no argument shows the size of " + ", ".join(unknown),
+                got="arguments that are cut along it",
+                need="its number",
+                fix=f"sizes={{'{unknown[0]}': ..}}",
+            )
+        for buffer in self.tensors:
+            self._check(buffer, arrays[buffer.name], sizes)
+        return sizes
+
+    def _check(self, buffer: Buffer, array: Any, sizes: Mapping[str, int]) -> None:
+        # numpy and torch name the same bits alike
+        if str(array.dtype).removeprefix("torch.") != buffer.dtype.numpy.name:
+            raise DtypeError(
+                f"{buffer.name!r} has the wrong dtype",
+                got=array.dtype,
+                need=buffer.dtype,
+            )
+        shape = stored_shape(buffer, sizes, self.rank, self.ranks)
+        if array.shape != shape:
+            piece = (
+                "" if buffer.cut is None else f", this rank's piece by {buffer.cut!r}"
+            )
+            raise ShapeError(
+                f"{buffer.name!r} has the wrong shape",
+                got=list(array.shape),
+                need=f"{list(shape)}{piece}",
+            )
+
+    def check_updated(
+        self,
+        arrays: Mapping[str, Any],
+        share_memory: Callable[[Any, Any], bool],
+    ) -> None:
+        """Raise ProgramError if an updated argument is read-only or aliases another."""
+        for name in sorted(self.updated):
+            target = arrays[name]
+            if not getattr(getattr(target, "flags", None), "writeable", True):
+                raise ProgramError(
+                    f"{name!r} is updated",
+                    got="a read-only array",
+                    need="one that can be written",
+                )
+            for other, array in arrays.items():
+                if other != name and share_memory(target, array):
+                    raise ProgramError(
+                        f"{name!r} is updated and shares memory with {other!r}",
+                        need="separate memory",
+                        fix=f"pass a copy as {other!r}",
+                    )
+
+
+def _argument(value: Value) -> Buffer:
+    type_ = value.type
+    cut = type_.layout.cut if isinstance(type_.layout, Sliced) else None
+    return Buffer(
+        value.name, type_.dtype, type_.shape, cut, Space.PRIVATE, Role.ARGUMENT
+    )
+
+
+def _visible_dims(buffer: Buffer, shape: tuple[int, ...]) -> list[tuple[Dim, int]]:
+    """Return the symbolic dims that an argument's shape shows whole."""
+    kept: Shape = buffer.shape
+    match buffer.cut:
+        case None:
+            extents = list(zip(kept, shape, strict=False))
+        case int():
+            pairs = zip(kept, shape, strict=False)
+            extents = [pair for dim, pair in enumerate(pairs) if dim != buffer.cut]
+        case ROWS(k):
+            extents = list(zip(kept[-k:], shape[1:], strict=False))
+        case _:
+            extents = []
+    return [(dim, extent) for dim, extent in extents if isinstance(dim, Dim)]

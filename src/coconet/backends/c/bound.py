@@ -1,0 +1,220 @@
+"""A compiled program with its tensors fixed: what runs at every step."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from coconet.backends.arguments import call_scalars, stored_shape
+from coconet.backends.c.words import Knobs, tile_words
+from coconet.errors import UnsupportedError
+from coconet.plan import Apply, Buffer, Constant, Load, Plan, Role, Space, Store, Tile
+from coconet.plan.evaluate import ScalarEvaluator
+from coconet.runtime.executable import Call, Kernel
+from coconet.runtime.library import MAX_SCALARS
+from coconet.runtime.world import World
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+__all__ = ["BoundStep"]
+
+
+class BoundStep:
+    """One plan on fixed tensors; call it with the scalars.
+
+    Fields  staged_bytes  copied at every call because a tensor is not in symmetric
+                          memory, or not contiguous
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        world: World,
+        kernel: Kernel,
+        *,
+        fingerprint: int,
+        knobs: Knobs,
+        arrays: Mapping[str, Array],
+        sizes: Mapping[str, int],
+        keep: object,
+        wants_torch: bool,
+    ) -> None:
+        """Place every buffer; see CompiledStep.bind."""
+        if len(plan.scalars) > MAX_SCALARS:
+            raise UnsupportedError(
+                f"program {plan.name!r} has too many scalars",
+                got=len(plan.scalars),
+                need=f"at most {MAX_SCALARS}",
+            )
+        self._plan, self._world, self._sizes, self._keep = plan, world, sizes, keep
+        self._wants_torch = wants_torch
+        text = _description(plan, arrays, sizes)
+        shapes = hashlib.sha256(text.encode()).digest()
+        self._call = Call(
+            world,
+            kernel,
+            num_buffers=len(plan.buffers),
+            words=_words(plan, sizes, world.rank, knobs),
+            num_scalars=len(plan.scalars),
+            num_consts=len(plan.consts),
+            fingerprint=(fingerprint, int.from_bytes(shapes[:8], "little"), 0, 0),
+            text=text,
+            waits=plan.waits,
+            scalars=tuple(zip(plan.scalars, plan.scalar_kinds, strict=True)),
+        )
+        self.staged_bytes = 0
+        self._copies_in: list[tuple[Array, Array]] = []
+        self._copies_out: list[tuple[Array, Array]] = []
+        self._held: list[object] = []
+        self._results: list[tuple[int, Buffer]] = []
+        for number, buffer in enumerate(plan.buffers):
+            self._place(number, buffer, arrays)
+        self._prepare_scalars()
+
+    def _prepare_scalars(self) -> None:
+        plan, call = self._plan, self._call
+        self._is_int = [kind == "i64" for kind in plan.scalar_kinds]
+        self._evaluate = ScalarEvaluator(plan.consts)
+        self._int_scalars = call.scalars
+        self._float_scalars = (ctypes.c_double * len(call.scalars)).from_buffer(
+            call.scalars
+        )
+        used = _used_consts(plan)
+        self._float_consts = [n for n in used if not plan.consts[n].is_int]
+        self._int_consts = [n for n in used if plan.consts[n].is_int]
+
+    def _place(self, number: int, buffer: Buffer, arrays: Mapping[str, Array]) -> None:
+        match buffer.role:
+            case Role.ARGUMENT:
+                self._place_argument(number, buffer, arrays[buffer.name])
+            case Role.RESULT:
+                self._results.append((number, buffer))
+            case Role.SCRATCH:
+                scratch = self._allocate(buffer)
+                self._held.append(scratch)
+                self._point(number, buffer, scratch)
+
+    def _place_argument(self, number: int, buffer: Buffer, array: Array) -> None:
+        is_shared = buffer.space is Space.SYMMETRIC
+        inside = self._world.pool.offset_of(array.ctypes.data, max(array.nbytes, 1))
+        if array.flags.c_contiguous and (inside is not None or not is_shared):
+            self._point(number, buffer, array)
+            return
+        staging = self._allocate(buffer)
+        self._held.append(staging)
+        self._copies_in.append((staging, array))
+        self.staged_bytes += array.nbytes
+        if buffer.name in self._plan.updated:
+            self._copies_out.append((array, staging))
+            self.staged_bytes += array.nbytes
+        self._point(number, buffer, staging)
+
+    def _allocate(self, buffer: Buffer) -> Array:
+        world = self._world
+        shape = stored_shape(buffer, self._sizes, world.rank, world.size)
+        if buffer.space is Space.SYMMETRIC:
+            return world.pool.empty(shape, buffer.dtype.numpy)
+        return np.empty(shape, buffer.dtype.numpy)
+
+    def _point(self, number: int, buffer: Buffer, array: Array) -> None:
+        address = array.ctypes.data
+        if buffer.space is Space.PRIVATE:
+            self._call.set_private(number, address)
+            return
+        self._call.set_symmetric(number, address - self._world.pool.base)
+
+    def __call__(self, *given: float | int, **named: float | int) -> Any:
+        """Run with these scalars, by position or name.  See CompiledStep."""
+        plan = self._plan
+        scalars = call_scalars(plan.scalars, self._is_int, given, named)
+        floats, ints = self._float_scalars, self._int_scalars
+        for number, is_int in enumerate(self._is_int):
+            if is_int:
+                ints[number] = scalars[number]
+            else:
+                floats[number] = scalars[number]
+        values = self._evaluate(scalars)
+        consts = self._call.consts
+        for number in self._float_consts:
+            consts[number] = values[number]
+        for number in self._int_consts:
+            self._call.const_words[number] = values[number]
+        if self._copies_in or self._results:
+            return self._call_with_copies()
+        self._call()
+        return None
+
+    def _call_with_copies(self) -> Any:
+        for staging, array in self._copies_in:
+            np.copyto(staging, array)
+        results = [self._allocate(buffer) for _, buffer in self._results]
+        for (number, buffer), array in zip(self._results, results, strict=True):
+            self._point(number, buffer, array)
+        self._call()
+        for array, staging in self._copies_out:
+            np.copyto(array, staging)
+        if self._wants_torch:
+            results = [_as_tensor(result) for result in results]
+        if len(results) > 1:
+            return tuple(results)
+        return results[0] if results else None
+
+    def restore(self) -> None:
+        """Allow calls again after a fault: the updated tensors were loaded again."""
+        self._call.restore()
+
+
+def _as_tensor(array: Array) -> Any:
+    import torch
+
+    from_numpy = cast("Any", torch).from_numpy
+    if array.dtype.name == "bfloat16":
+        return from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return from_numpy(array)
+
+
+def _words(plan: Plan, sizes: Mapping[str, int], rank: int, knobs: Knobs) -> list[int]:
+    words: list[int] = []
+    for tile in (step for step in plan.body if isinstance(step, Tile)):
+        stored = (s for s in tile.body if isinstance(s, Store))
+        itemsize = sum(plan.buffer(s.buffer).dtype.itemsize for s in stored)
+        words += tile_words(tile, sizes, rank, plan.ranks, knobs, itemsize)
+    return words
+
+
+def _used_consts(plan: Plan) -> list[int]:
+    """Return the expressions that a tile reads; literals are in the kernel's text."""
+    used: set[int] = set()
+    for tile in (step for step in plan.body if isinstance(step, Tile)):
+        for step in tile.body:
+            match step:
+                case Apply(_, _, args):
+                    used |= {x.number for x in args if isinstance(x, Constant)}
+                case Store(source=Constant(number)):
+                    used.add(number)
+                case Load() | Store():
+                    pass
+    return sorted(n for n in used if plan.consts[n].kind != "literal")
+
+
+def _description(
+    plan: Plan, arrays: Mapping[str, Array], sizes: Mapping[str, int]
+) -> str:
+    """Return what this rank says about its call, for the others' messages."""
+    digest = hashlib.sha256(str(plan).encode()).hexdigest()[:12]
+    lines = [f"program {plan.name}", f"plan {digest}"]
+    lines += [f"{name} = {size}" for name, size in sorted(sizes.items())]
+    for buffer in plan.with_role(Role.ARGUMENT):
+        if buffer.cut is None:
+            shape = list(arrays[buffer.name].shape)
+            lines.append(f"{buffer.name} {buffer.dtype}{shape}")
+        else:
+            lines.append(f"{buffer.name} {buffer.dtype} cut by {buffer.cut!r}")
+    return "\n".join(lines)

@@ -1,0 +1,136 @@
+"""A plan as a function of this process, together with the same on every rank."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from coconet.backends.arguments import Signature, as_array
+from coconet.backends.c.bound import BoundStep
+from coconet.backends.c.printer import print_plan
+from coconet.backends.c.words import Knobs
+from coconet.errors import CoconetError, GroupError
+from coconet.plan import Plan
+from coconet.runtime.build import build
+from coconet.runtime.executable import Kernel, arrive_bad
+from coconet.runtime.library import header_text
+from coconet.runtime.world import World
+
+__all__ = ["CompiledStep", "compile_plan"]
+
+_KEPT = 64
+"""Bindings kept by a step that is called with changing arguments."""
+
+
+def compile_plan(
+    plan: Plan, world: World, *, knobs: Knobs | None = None
+) -> CompiledStep:
+    """Print, compile (or find in the cache) and load a plan.
+
+    Raises GroupError if the plan is for another number of ranks; UnsupportedError,
+    CompileError, NoCompiler, CacheError.
+    """
+    if plan.ranks != world.size:
+        raise GroupError(
+            f"plan {plan.name!r} is for another number of ranks",
+            got=f"{world.size} processes",
+            need=f"{plan.ranks} ranks",
+        )
+    code = print_plan(plan)
+    sources = {f"{plan.name}.c": code, "runtime.h": header_text()}
+    path = build(plan.name, sources)
+    return CompiledStep(plan, world, Kernel(path), code, knobs or Knobs())
+
+
+class CompiledStep:
+    """A compiled program: call it with arrays or tensors and scalars, on every rank.
+
+    Fields  plan   what runs
+            code   the C text
+            world  the processes it runs on
+    """
+
+    def __init__(
+        self, plan: Plan, world: World, kernel: Kernel, code: str, knobs: Knobs
+    ) -> None:
+        """Keep what is compiled; see compile_plan."""
+        self.plan = plan
+        self.world = world
+        self.code = code
+        self.knobs = knobs
+        self.kernel = kernel
+        self.signature = Signature.of_plan(plan, world.rank)
+        digest = hashlib.sha256(f"{plan}\n{code}".encode()).digest()
+        self.fingerprint = int.from_bytes(digest[:8], "little")
+        self._bound: dict[tuple[Any, ...], BoundStep] = {}
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Run on this rank's arguments: tensors, then scalars, by position or name.
+
+        Updated tensors are written in place.  Returns None, the result, or a tuple of
+        results: torch tensors if a tensor was passed, else arrays, fresh at every call.
+
+        Blocks  until every rank calls, and while the plan waits
+        Raises  ShapeError, DtypeError, TypeError: this rank's arguments do not fit; the
+                other ranks raise RanksDisagree.  RunError: see its classes
+        """
+        tensors, scalars, rest = self._refusing(self.signature.match, given, named)
+        key = tuple(_identity(tensor) for tensor in tensors.values())
+        bound = self._bound.get(key)
+        if bound is None:
+            bound = self.bind(**tensors)
+            if len(self._bound) >= _KEPT:
+                self._bound.pop(next(iter(self._bound)))
+            self._bound[key] = bound
+        return bound(*scalars, **rest)
+
+    def bind(
+        self, *, sizes: Mapping[str, int] | None = None, **tensors: Any
+    ) -> BoundStep:
+        """Fix the tensors; the result is called with the scalars, in 1-5 us.
+
+        sizes gives the dims that no argument shows.
+        Raises as a call does.
+        """
+        return self._refusing(self._bind, tensors, sizes or {})
+
+    def _bind(self, tensors: Mapping[str, Any], sizes: Mapping[str, int]) -> BoundStep:
+        self.signature.check_names(tensors)
+        arrays = {name: as_array(name, given) for name, given in tensors.items()}
+        all_sizes = self.signature.sizes(arrays, sizes)
+        self.signature.check_updated(arrays, np.may_share_memory)
+        wants_torch = any(hasattr(given, "data_ptr") for given in tensors.values())
+        return BoundStep(
+            self.plan,
+            self.world,
+            self.kernel,
+            fingerprint=self.fingerprint,
+            knobs=self.knobs,
+            arrays=arrays,
+            sizes=all_sizes,
+            keep=dict(tensors),
+            wants_torch=wants_torch,
+        )
+
+    def _refusing(self, function: Any, *args: Any) -> Any:
+        """Call a check of this rank's arguments; if it fails, all ranks raise."""
+        try:
+            return function(*args)
+        except (CoconetError, TypeError) as error:
+            if self.world.size > 1:
+                arrive_bad(self.world, f"program {self.plan.name}: {error}")
+            raise
+
+    def __repr__(self) -> str:
+        """Return program and ranks."""
+        return f"<compiled {self.plan.name} on {self.plan.ranks} ranks>"
+
+
+def _identity(tensor: Any) -> tuple[Any, ...]:
+    if hasattr(tensor, "data_ptr"):
+        return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+    array = as_array("argument", tensor)
+    return array.ctypes.data, array.shape, array.strides, array.dtype.str

@@ -1,0 +1,1 @@
+"""What is compared: one file per engine, and the table that names them."""

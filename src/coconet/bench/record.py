@@ -1,0 +1,79 @@
+"""One measured number with all that is needed to judge it, and the file of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["Record", "record", "write_json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What one engine took for one size of one workload.
+
+    Units    elements: of the whole tensor; *_ms: milliseconds per step
+             runs: samples behind the median, one per turn
+             bytes_per_rank: the least bytes one step reads and writes on a rank
+    """
+
+    workload: str
+    elements: int
+    dtype: str
+    ranks: int
+    name: str
+    schedule: str
+    median_ms: float
+    p10_ms: float
+    p90_ms: float
+    runs: int
+    bytes_per_rank: int
+
+
+def record(
+    samples_s: Iterable[float],
+    *,
+    workload: str,
+    elements: int,
+    dtype: str,
+    ranks: int,
+    name: str,
+    schedule: str,
+    bytes_per_rank: int,
+) -> Record:
+    """Summarise the samples, in seconds per step, of one engine at one size."""
+    samples_ms = np.array(list(samples_s)) * 1e3
+    p10_ms, median_ms, p90_ms = np.percentile(samples_ms, (10, 50, 90)).tolist()
+    return Record(
+        workload=workload,
+        elements=elements,
+        dtype=dtype,
+        ranks=ranks,
+        name=name,
+        schedule=schedule,
+        median_ms=median_ms,
+        p10_ms=p10_ms,
+        p90_ms=p90_ms,
+        runs=samples_ms.size,
+        bytes_per_rank=bytes_per_rank,
+    )
+
+
+def write_json(
+    path: Path,
+    *,
+    machine: Mapping[str, object],
+    versions: Mapping[str, str],
+    records: Iterable[Record],
+) -> None:
+    """Write `{"machine": .., "versions": .., "records": [..]}`."""
+    report = {
+        "machine": dict(machine),
+        "versions": dict(versions),
+        "records": [asdict(entry) for entry in records],
+    }
+    path.write_text(json.dumps(report, indent=1) + "\n")

@@ -1,0 +1,175 @@
+"""From the tensors a user made to a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coconet.dsl.tensor import Tensor
+from coconet.errors import ProgramError
+from coconet.ir import Local, Program, Value
+from coconet.ir.verify import verify_program
+from coconet.ops import Input, Literal, Update
+
+__all__ = ["program"]
+
+
+def program(
+    name: str, *, inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> Program:
+    """Make a program from what it reads and what it computes.
+
+    outputs  values to return; an update among them is an effect, not a returned value
+    inputs   in the order the caller passes them; scalars not listed are appended
+
+    Raises ProgramError: an input is not declared, unused or listed twice, a tensor is
+    updated twice, an output is an input, or the program has no output.
+    """
+    if not name.isidentifier():
+        raise ValueError(f"a program's name is an identifier, got {name!r}")
+    wanted = [out.value for out in outputs]
+    found = _reachable(wanted)
+    given = [x.value for x in inputs]
+    arguments = _arguments(name, given, found)
+    _check_outputs(name, wanted, found)
+    computed = [value for value in found if not isinstance(value.op, Input)]
+    named = _with_names(arguments, computed)
+    result = Program(
+        name=name,
+        inputs=tuple(named[value] for value in arguments),
+        values=tuple(named[value] for value in computed),
+        outputs=tuple(named[v] for v in wanted if not isinstance(v.op, Update)),
+        effects=tuple(named[v] for v in computed if isinstance(v.op, Update)),
+        handles=named,
+    )
+    verify_program(result)
+    _warn_local_outputs(result)
+    return result
+
+
+def _reachable(wanted: Sequence[Value]) -> list[Value]:
+    """Return everything the outputs need, each value after its inputs."""
+    order: dict[Value, None] = {}
+
+    stack = [(value, False) for value in reversed(wanted)]
+    while stack:
+        value, is_ready = stack.pop()
+        if value in order:
+            continue
+        if is_ready:
+            order[value] = None
+            continue
+        stack.append((value, True))
+        stack += [(source, False) for source in reversed(value.inputs)]
+    return list(order)
+
+
+def _arguments(name: str, given: list[Value], found: list[Value]) -> list[Value]:
+    used = [value for value in found if isinstance(value.op, Input)]
+    for value in given:
+        if not isinstance(value.op, Input):
+            raise ProgramError(
+                f"an input of program {name!r} is not declared by tensor or scalar",
+                got=value,
+                need="cc.tensor(..) or cc.scalar(..)",
+                at=value.at,
+            )
+        if given.count(value) > 1 or value not in used:
+            problem = "listed twice" if given.count(value) > 1 else "not used"
+            raise ProgramError(
+                f"input {value.name!r} of program {name!r} is {problem}", at=value.at
+            )
+    missing = [v for v in used if v not in given and not v.type.is_scalar]
+    if missing:
+        raise ProgramError(
+            f"program {name!r} reads a tensor that is not among its inputs",
+            got=", ".join(map(str, missing)),
+            need="every tensor it reads in inputs=[..]",
+            at=missing[0].at,
+        )
+    tensors = [value for value in given if not value.type.is_scalar]
+    scalars = [value for value in given if value.type.is_scalar]
+    return [*tensors, *scalars, *(v for v in used if v not in given)]
+
+
+def _check_outputs(name: str, wanted: list[Value], found: list[Value]) -> None:
+    if not wanted:
+        raise ProgramError(
+            f"program {name!r} has no output and no effect",
+            got="outputs=[]",
+            need="a value to compute",
+            fix="outputs=[y], or an update",
+        )
+    for value in wanted:
+        if wanted.count(value) > 1:
+            raise ProgramError(
+                f"an output of program {name!r} is listed twice",
+                got=value,
+                need="each output once",
+                fix="use the result twice after the call",
+                at=value.at,
+            )
+        if isinstance(value.op, Input | Literal) or value.type.is_scalar:
+            raise ProgramError(
+                f"an output of program {name!r} is not a computed tensor",
+                got=value,
+                need="the result of an operation on tensors",
+                at=value.at,
+            )
+    targets = [value.inputs[0] for value in found if isinstance(value.op, Update)]
+    for target in targets:
+        if not isinstance(target.op, Input):
+            raise ProgramError(
+                "update writes an input of the program",
+                got=target,
+                need="a tensor declared by cc.tensor(..)",
+                at=target.at,
+            )
+        if targets.count(target) > 1:
+            raise ProgramError(
+                f"{target.name!r} is updated twice in program {name!r}",
+                got=f"{targets.count(target)} updates",
+                need="one update of each tensor",
+                at=target.at,
+            )
+
+
+def _with_names(arguments: list[Value], computed: list[Value]) -> dict[Value, Value]:
+    """Give every value a unique name; the user's, or _1, _2 .. for the rest."""
+    taken: set[str] = set()
+    for value in arguments:
+        if value.name in taken:
+            raise ProgramError(f"two inputs are named {value.name!r}", at=value.at)
+        taken.add(value.name)
+    named: dict[Value, Value] = {value: value for value in arguments}
+    for value in computed:
+        base = _base_name(value)
+        number = 1 if not base or base in taken else 0
+        unique = base
+        while number and (not unique or unique in taken):
+            number += 1
+            unique = f"{base}_{number}" if base else f"_{number - 1}"
+        taken.add(unique)
+        inputs = tuple(named[source] for source in value.inputs)
+        named[value] = replace(value, name=unique, inputs=inputs)
+    return named
+
+
+def _base_name(value: Value) -> str:
+    if isinstance(value.op, Literal):
+        return ""
+    if isinstance(value.op, Update) and not value.name:
+        return f"{value.inputs[0].name}_new"
+    return value.name.lstrip("_")
+
+
+def _warn_local_outputs(result: Program) -> None:
+    import warnings
+
+    for value in result.outputs:
+        if isinstance(value.type.layout, Local):
+            warnings.warn(
+                f"output {value.name!r} of program {result.name!r} is Local: "
+                "every rank gets a different value",
+                stacklevel=3,
+            )

@@ -1,0 +1,5 @@
+"""Program to plan."""
+
+from coconet.lower.lower import lower
+
+__all__ = ["lower"]

@@ -1,0 +1,76 @@
+"""Cast: the same numbers in another dtype."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coconet.errors import DtypeError
+from coconet.ir import DType, TensorType, Work, bool_, numel
+from coconet.ops.op import Emitter, Op, Ranked, call_text, concrete_shape
+from coconet.plan import Register
+
+__all__ = ["Cast", "cast"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Op):
+    """Round each element to another dtype: to nearest even, integers wrap.
+
+    Layout   unchanged
+    Dtype    any real one -> `dtype`; a float to an integer is refused
+    Raises   DtypeError  the input is a scalar, or a float becomes an integer
+    """
+
+    dtype: DType
+
+    def infer(self, x: TensorType, **_: Any) -> TensorType:
+        """Return the type with the new dtype."""
+        if x.is_scalar:
+            raise DtypeError(
+                "a scalar takes the dtype of the tensor it meets",
+                got="cast of a scalar",
+                need="a tensor",
+                fix="use the scalar itself",
+            )
+        if x.dtype.is_float and not self.dtype.is_float:
+            raise DtypeError(
+                "a cast from real numbers to integers has no portable meaning",
+                got=f"{x.dtype} to {self.dtype}",
+                need="a float dtype",
+                fix="compare, and cast the bool",
+            )
+        if self.dtype is bool_ and x.dtype is not bool_:
+            raise DtypeError(
+                "a cast to bool hides a comparison",
+                got=x.dtype,
+                need="bool",
+                fix="not_equal(x, 0)",
+            )
+        return replace(x, dtype=self.dtype)
+
+    def reference(self, x: Ranked, **_: Any) -> tuple[Any, ...]:
+        """Return numpy's astype on each rank."""
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            return tuple(array.astype(self.dtype.numpy) for array in x.arrays)
+
+    def work(self, ranks: int, x: TensorType) -> Work:
+        """Count the elements read and written."""
+        elements = numel(concrete_shape(x))
+        moved = x.dtype.itemsize + self.dtype.itemsize
+        return Work(flops=elements, memory_bytes=elements * moved)
+
+    def lower(self, tile: Emitter, x: TensorType) -> Register:
+        """Apply the cast primitive."""
+        return tile.apply("cast", tile.operand(0, x.dtype), dtype=self.dtype)
+
+    def text(self, *inputs: tuple[str, int]) -> tuple[str, int]:
+        """Return a call."""
+        return call_text("cast", inputs[0][0], str(self.dtype))
+
+
+def cast(x: Any, dtype: DType) -> Any:
+    """Round each element to another dtype.  See Cast."""
+    return Cast(dtype).of(x)

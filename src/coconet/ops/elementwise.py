@@ -1,0 +1,364 @@
+"""Element-wise operations: one class, and a table of what each name means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from coconet.errors import DtypeError
+from coconet.ir import (
+    Cut,
+    DType,
+    Replicated,
+    Sliced,
+    TensorType,
+    Work,
+    bool_,
+    f32,
+    f64,
+    i64,
+    numel,
+    scalar_type,
+)
+from coconet.ops.join import (
+    broadcast_shapes,
+    check_scalars,
+    join_dtypes,
+    join_layouts,
+)
+from coconet.ops.op import Emitter, Op, Ranked, call_text, concrete_shape, one_group
+from coconet.ops.pieces import take_piece
+from coconet.plan import PRIMITIVES, Constant, Register
+from coconet.plan.scalar import to_dtype, to_scalar
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+__all__ = ["ELEMENTWISE", "Elementwise", "Meaning", "elementwise_function"]
+
+Operands = tuple[Register | Constant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What an element-wise op is made of.
+
+    primitive  the plan primitive, where one suffices
+    expand     else: the op written with several primitives
+    symbol     Python's operator and how tightly it binds, or ("", 100)
+    kinds      the kinds of dtype it is defined for
+    result     "same" as the operands, or "bool"
+    scalars    whether it is defined for scalars
+    doc        the first line of its function's docstring
+    """
+
+    arity: int
+    doc: str
+    primitive: str = ""
+    expand: Callable[[Emitter, DType, Operands], Register] | None = None
+    symbol: tuple[str, int] = ("", 100)
+    kinds: tuple[str, ...] = ("float", "int", "uint")
+    result: str = "same"
+    scalars: bool = True
+    tensors: bool = True
+
+
+def _rsqrt(tile: Emitter, dtype: DType, x: Operands) -> Register:
+    return tile.apply("div", tile.literal(1.0, dtype), tile.apply("sqrt", *x))
+
+
+def _relu(tile: Emitter, dtype: DType, x: Operands) -> Register:
+    return tile.apply("max", *x, tile.literal(0, dtype))
+
+
+def _clamp(tile: Emitter, dtype: DType, x: Operands) -> Register:
+    return tile.apply("min", tile.apply("max", x[0], x[1]), x[2])
+
+
+def _greater(tile: Emitter, dtype: DType, x: Operands) -> Register:
+    return tile.apply("lt", x[1], x[0])
+
+
+def _greater_equal(tile: Emitter, dtype: DType, x: Operands) -> Register:
+    return tile.apply("le", x[1], x[0])
+
+
+_FLOAT = ("float",)
+_SIGNED = ("float", "int")
+_BOOL = ("bool",)
+
+ELEMENTWISE: dict[str, Meaning] = {
+    "add": Meaning(2, "Return a + b.", "add", symbol=("+", 11)),
+    "sub": Meaning(2, "Return a - b.", "sub", symbol=("-", 11)),
+    "mul": Meaning(2, "Return a * b.", "mul", symbol=("*", 12)),
+    "div": Meaning(2, "Return a / b.", "div", symbol=("/", 12), kinds=_FLOAT),
+    "neg": Meaning(1, "Return -a.", "neg", symbol=("-", 13), kinds=_SIGNED),
+    "abs": Meaning(1, "Return the absolute value.", "abs", kinds=_SIGNED),
+    "sqrt": Meaning(1, "Return the square root.", "sqrt", kinds=_FLOAT),
+    "rsqrt": Meaning(
+        1,
+        "Return 1 / sqrt(a), rounded twice.",
+        expand=_rsqrt,
+        kinds=_FLOAT,
+        scalars=False,
+    ),
+    "relu": Meaning(1, "Return max(a, 0).", expand=_relu, scalars=False),
+    "minimum": Meaning(2, "Return the smaller; NaN wins, -0 < +0.", "min"),
+    "maximum": Meaning(2, "Return the larger; NaN wins, -0 < +0.", "max"),
+    "clamp": Meaning(3, "Return min(max(a, low), high).", expand=_clamp, scalars=False),
+    "pow": Meaning(
+        2,
+        "Return a ** b, of scalars.",
+        "pow",
+        symbol=("**", 14),
+        kinds=_FLOAT,
+        tensors=False,
+    ),
+    "less": Meaning(
+        2, "Return a < b.", "lt", symbol=("<", 6), result="bool", scalars=False
+    ),
+    "less_equal": Meaning(
+        2, "Return a <= b.", "le", symbol=("<=", 6), result="bool", scalars=False
+    ),
+    "greater": Meaning(
+        2,
+        "Return a > b.",
+        expand=_greater,
+        symbol=(">", 6),
+        result="bool",
+        scalars=False,
+    ),
+    "greater_equal": Meaning(
+        2,
+        "Return a >= b.",
+        expand=_greater_equal,
+        symbol=(">=", 6),
+        result="bool",
+        scalars=False,
+    ),
+    "equal": Meaning(
+        2, "Return a == b, element by element.", "eq", result="bool", scalars=False
+    ),
+    "not_equal": Meaning(
+        2, "Return a != b, element by element.", "ne", result="bool", scalars=False
+    ),
+    "logical_and": Meaning(2, "Return a and b.", "and", kinds=_BOOL, scalars=False),
+    "logical_or": Meaning(2, "Return a or b.", "or", kinds=_BOOL, scalars=False),
+    "logical_not": Meaning(1, "Return not a.", "not", kinds=_BOOL, scalars=False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise(Op):
+    """An op that acts on each element alone; `name` is a key of ELEMENTWISE.
+
+    Layout   all Replicated -> Replicated; one other layout beside Replicated -> it
+    Shape    broadcast from the right; sliced operands whole in the sliced dim
+    Dtype    one for all tensors; scalars take it; comparisons give bool
+    Raises   ShapeError, DtypeError, LayoutError, GroupError
+    Source   CoCoNet, ASPLOS'22 (pointwise computations)
+    """
+
+    name: str
+
+    def infer(self, *inputs: TensorType, **_: Any) -> TensorType:
+        """Return the result's type by the rules of ops/join.py."""
+        meaning = ELEMENTWISE[self.name]
+        tensors = tuple(t for t in inputs if not t.is_scalar)
+        if not tensors:
+            return self._infer_scalars(inputs)
+        dtype = join_dtypes(self.name, tensors)
+        self._check_dtype(dtype, inputs)
+        shape = broadcast_shapes(self.name, tensors)
+        layout = join_layouts(self.name, tensors, shape)
+        result = bool_ if meaning.result == "bool" else dtype
+        return TensorType(result, shape, layout, one_group(tensors))
+
+    def _infer_scalars(self, inputs: tuple[TensorType, ...]) -> TensorType:
+        meaning = ELEMENTWISE[self.name]
+        if not meaning.scalars:
+            raise DtypeError(
+                f"{self.name} is not defined for scalars",
+                got="scalars",
+                need="a tensor",
+                fix="pass the result as a scalar",
+            )
+        if self.name == "div" and all(t.dtype is i64 for t in inputs):
+            raise DtypeError(
+                "/ of two integer scalars",
+                got="i64 / i64",
+                need="an f64 operand",
+                fix="write 2.0",
+            )
+        is_int = all(t.dtype is i64 for t in inputs) and "int" in meaning.kinds
+        return scalar_type(i64 if is_int else f64)
+
+    def _check_dtype(self, dtype: DType, inputs: tuple[TensorType, ...]) -> None:
+        meaning = ELEMENTWISE[self.name]
+        if not meaning.tensors:
+            raise DtypeError(
+                f"{self.name} is defined for scalars only",
+                got=f"a tensor of {dtype}",
+                need="scalars",
+                fix="x * x, or sqrt(x)",
+            )
+        if dtype.kind not in meaning.kinds:
+            raise DtypeError(
+                f"{self.name} has no meaning for {dtype}",
+                got=dtype,
+                need=" or ".join(meaning.kinds),
+                fix="cast(x, f32)",
+            )
+        check_scalars(self.name, dtype, inputs)
+
+    def reference(self, *inputs: Ranked, **_: Any) -> tuple[Any, ...]:
+        """Return the op on each rank's part, rounded once per primitive."""
+        import numpy as np
+
+        result = self.infer(*(x.type for x in inputs))
+        tensors = [x for x in inputs if not x.type.is_scalar]
+        if not tensors:
+            numbers = [x.arrays[0] for x in inputs]
+            function = PRIMITIVES[self.scalar_primitive].number
+            assert function is not None
+            value = function(*numbers)
+            return (to_scalar(value, is_int=result.dtype is i64),)
+        dtype = tensors[-1].type.dtype
+        with np.errstate(all="ignore"):
+            return tuple(
+                apply_arrays(self.name, parts, dtype)
+                for parts in aligned_parts(inputs, result, dtype)
+            )
+
+    @property
+    def scalar_primitive(self) -> str:
+        """The primitive by which scalars are evaluated; infer refused the others."""
+        return ELEMENTWISE[self.name].primitive
+
+    def work(self, ranks: int, *inputs: TensorType) -> Work:
+        """Count one operation per element, each operand read, the result written."""
+        result = self.infer(*inputs)
+        if result.is_scalar:
+            return Work()
+        share = ranks if isinstance(result.layout, Sliced) else 1
+        elements = numel(concrete_shape(result)) / share
+        moved = sum(t.dtype.itemsize for t in (*inputs, result) if not t.is_scalar)
+        return Work(flops=elements, memory_bytes=elements * moved)
+
+    def lower(self, tile: Emitter, *inputs: TensorType) -> Register:
+        """Apply the primitives to each element; 16-bit floats are widened to f32."""
+        dtype = next(t.dtype for t in reversed(inputs) if not t.is_scalar)
+        wide = wide_dtype(dtype)
+        operands = tuple(tile.operand(i, dtype) for i in range(len(inputs)))
+        if wide is not dtype:
+            operands = tuple(tile.apply("cast", x, dtype=wide) for x in operands)
+        meaning = ELEMENTWISE[self.name]
+        if meaning.expand is not None:
+            result = meaning.expand(tile, wide, operands)
+        else:
+            result = tile.apply(meaning.primitive, *operands)
+        if wide is dtype or meaning.result == "bool":
+            return result
+        return tile.apply("cast", result, dtype=dtype)
+
+    def text(self, *inputs: tuple[str, int]) -> tuple[str, int]:
+        """Return infix for Python's operators, else a call."""
+        symbol, level = ELEMENTWISE[self.name].symbol
+        if not symbol:
+            return call_text(self.name, *(text for text, _ in inputs))
+        if len(inputs) == 1:
+            return symbol + _nested(inputs[0], level), level
+        # + - * / associate to the left, ** to the right; comparisons do not chain
+        left = level + (1 if symbol == "**" or level == 6 else 0)
+        right = level + (0 if symbol == "**" else 1)
+        first, second = _nested(inputs[0], left), _nested(inputs[1], right)
+        return f"{first} {symbol} {second}", level
+
+
+def _nested(operand: tuple[str, int], level: int) -> str:
+    text, binds = operand
+    return text if binds >= level else f"({text})"
+
+
+def aligned_parts(
+    inputs: tuple[Ranked, ...], result: TensorType, dtype: DType
+) -> Iterator[list[Any]]:
+    """Yield, rank by rank, the operands' parts that meet the result's part.
+
+    Scalars are rounded to `dtype`.
+    """
+    shape = concrete_shape(result)
+    cut = result.layout.cut if isinstance(result.layout, Sliced) else None
+    ranks = next(x.ranks for x in inputs if not x.type.is_scalar)
+    for position in range(ranks):
+        yield [
+            to_dtype(x.arrays[0], dtype.numpy)
+            if x.type.is_scalar
+            else _aligned_part(x, shape, cut, position, ranks)
+            for x in inputs
+        ]
+
+
+def _aligned_part(
+    x: Ranked, shape: tuple[int, ...], cut: Cut | None, position: int, ranks: int
+) -> Array:
+    import numpy as np
+
+    array = x.arrays[position]
+    if cut is None or not isinstance(x.type.layout, Replicated):
+        return array
+    if isinstance(cut, int):
+        dim = cut - (len(shape) - array.ndim)
+        if dim < 0 or array.shape[dim] == 1 != shape[cut]:
+            return array  # broadcast along the cut: every rank needs all of it
+        return take_piece(array, dim, position, ranks)
+    return take_piece(np.broadcast_to(array, shape), cut, position, ranks)
+
+
+class _ArrayEmitter:
+    """Applies primitives to whole arrays of one dtype."""
+
+    ranks = 1
+
+    def apply(self, primitive: str, *args: Any, dtype: DType | None = None) -> Any:
+        """Apply one primitive; numpy rounds to the arrays' dtype."""
+        return PRIMITIVES[primitive].array(*args)
+
+    def literal(self, value: float | int, dtype: DType) -> Any:
+        """Return a literal of this dtype."""
+        return to_dtype(value, dtype.numpy)
+
+
+def wide_dtype(dtype: DType) -> DType:
+    """Return the dtype in which arithmetic is done: f32 for 16-bit floats."""
+    return f32 if dtype.is_float and dtype.itemsize == 2 else dtype
+
+
+def apply_arrays(name: str, arrays: list[Any], dtype: DType) -> Any:
+    """Apply an element-wise op to arrays of one dtype, rounding once at the end."""
+    meaning = ELEMENTWISE[name]
+    wide = wide_dtype(dtype)
+    operands = tuple(array.astype(wide.numpy) for array in arrays)
+    emitter: Any = _ArrayEmitter()
+    if meaning.expand is not None:
+        result: Any = meaning.expand(emitter, wide, operands)
+    else:
+        result = emitter.apply(meaning.primitive, *operands)
+    return result if meaning.result == "bool" else result.astype(dtype.numpy)
+
+
+def elementwise_function(name: str) -> Callable[..., Any]:
+    """Return the user's function for a row of the table."""
+
+    def function(*operands: Any) -> Any:
+        meaning = ELEMENTWISE[name]
+        if len(operands) != meaning.arity:
+            raise TypeError(f"{name} takes {meaning.arity} operands")
+        return Elementwise(name).of(*operands)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{ELEMENTWISE[name].doc}  See docs/language.md for layouts."
+    return function

@@ -1,0 +1,163 @@
+"""What every operation must say, and what its rules are made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+from coconet.errors import GroupError, InternalError
+from coconet.ir import DType, Group, TensorType, Work, numel
+from coconet.plan import Constant, Register
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+
+__all__ = ["Emitter", "Op", "Operand", "Ranked", "one_group", "type_nbytes"]
+
+
+@runtime_checkable
+class Operand(Protocol):
+    """Anything an op can be applied to: the user's Tensor, or a Value's stand-in."""
+
+    def emit(self, op: Op, *others: Any) -> Any:
+        """Apply an op to this and others, in this order."""
+        ...
+
+    def lift(self, operand: Any) -> Any:
+        """Return a number, or another operand, as an operand of this kind."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    """A value on every rank of its group, for the reference semantics.
+
+    type    with a concrete shape
+    arrays  one per rank; a piece has the shape of `piece_shape`; a scalar is a number
+    """
+
+    type: TensorType
+    arrays: tuple[Any, ...]
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks."""
+        return len(self.arrays)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The global shape."""
+        return concrete_shape(self.type)
+
+
+class Emitter(Protocol):
+    """What an op sees when it is lowered into a tile."""
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks of the group."""
+        ...
+
+    def operand(self, number: int, dtype: DType) -> Register | Constant:
+        """Return an input's element; a scalar is rounded to this dtype."""
+        ...
+
+    def operand_of_each_rank(self, number: int) -> tuple[Register | Constant, ...]:
+        """Return an input's element on every rank, in rank order."""
+        ...
+
+    def apply(
+        self, primitive: str, *args: Register | Constant, dtype: DType | None = None
+    ) -> Register:
+        """Apply a primitive."""
+        ...
+
+    def literal(self, value: float | int, dtype: DType) -> Constant:
+        """Return a literal of this dtype."""
+        ...
+
+
+class Op(ABC):
+    """An operation: a frozen dataclass whose fields are its identity.
+
+    spreads  whether each rank writes its piece of the result on every rank
+    """
+
+    __slots__ = ()
+
+    spreads: ClassVar[bool] = False
+
+    @abstractmethod
+    def infer(self, *inputs: Any, **_: Any) -> TensorType:
+        """Return the result's type, or raise a ProgramError."""
+
+    @abstractmethod
+    def reference(self, *inputs: Any, **_: Any) -> tuple[Any, ...]:
+        """Return the result on every rank, given the inputs as Ranked."""
+
+    @abstractmethod
+    def work(self, ranks: int, *inputs: Any, **_: Any) -> Work:
+        """Return the cost on each of `ranks` ranks, given concrete input types."""
+
+    @abstractmethod
+    def lower(self, tile: Emitter, *inputs: Any, **_: Any) -> Register | Constant:
+        """Return the result's element, given the input types."""
+
+    @abstractmethod
+    def text(self, *inputs: tuple[str, int]) -> tuple[str, int]:
+        """Return the syntax, and how tightly it binds."""
+
+    def of(self, *operands: Any) -> Any:
+        """Apply this op to tensors; all but one may be numbers.
+
+        Raises TypeError if no operand is a tensor of a program.
+        """
+        tensor = next((x for x in operands if isinstance(x, Operand)), None)
+        if tensor is None:
+            got = ", ".join(type(x).__name__ for x in operands)
+            raise TypeError(f"{self} applies to tensors of a program, got {got}")
+        first, *others = operands
+        return tensor.lift(first).emit(self, *others)
+
+
+def call_text(name: str, *args: str) -> tuple[str, int]:
+    """Return `name(args)`, which binds as tightly as anything."""
+    return f"{name}({', '.join(arg for arg in args if arg)})", 100
+
+
+def one_group(types: tuple[TensorType, ...]) -> Group | None:
+    """Return the group that all tensors live on, or None if all are scalars.
+
+    Raises GroupError if there are two.
+    """
+    groups = list(dict.fromkeys(t.group for t in types if t.group is not None))
+    if len(groups) > 1:
+        raise GroupError(
+            "values of two groups meet",
+            got=" and ".join(map(str, groups)),
+            need="one group",
+            fix="declare all tensors on one of them",
+        )
+    return groups[0] if groups else None
+
+
+def concrete_shape(type_: TensorType) -> tuple[int, ...]:
+    """Return a shape without symbols; raises InternalError if it has one."""
+    shape = tuple(extent for extent in type_.shape if isinstance(extent, int))
+    if len(shape) != len(type_.shape):
+        raise InternalError(f"{type_} has an extent without a number")
+    return shape
+
+
+def type_nbytes(type_: TensorType) -> int:
+    """Return the bytes of the whole tensor, its shape concrete."""
+    return numel(concrete_shape(type_)) * type_.dtype.itemsize
+
+
+def per_rank(ranks: int, function: Callable[[int], Any]) -> tuple[Any, ...]:
+    """Return the function's results for every position."""
+    return tuple(function(position) for position in range(ranks))

@@ -1,0 +1,138 @@
+"""Named predicates: what makes a step legal.  No target is known here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from coconet.errors import ScheduleError
+from coconet.ir import FLAT, Cut, Program, Sliced, Value
+from coconet.ops import (
+    AllGather,
+    AllReduce,
+    Cast,
+    Elementwise,
+    ReduceScatter,
+    Update,
+    Where,
+)
+
+__all__ = [
+    "acts_on_each_element",
+    "ancestors",
+    "descendants",
+    "find",
+    "is_collective",
+    "leaves_and_returns",
+    "loop_cut",
+    "reads_peers",
+    "require_no_fusion",
+]
+
+
+def find(program: Program, name: str, verb: str) -> Value:
+    """Return the value of this name; raises ScheduleError if there is none."""
+    for value in (*program.inputs, *program.values):
+        if value.name == name:
+            return value
+    raise ScheduleError(
+        f"{verb} names a value that program {program.name!r} does not have",
+        got=name,
+        need=", ".join(value.name for value in program.values),
+    )
+
+
+def acts_on_each_element(value: Value) -> bool:
+    """Whether each element of the result depends on the same element of the inputs."""
+    return isinstance(value.op, Elementwise | Where | Cast | Update)
+
+
+def is_collective(value: Value) -> bool:
+    """Whether ranks exchange data for this value."""
+    return isinstance(value.op, AllReduce | ReduceScatter | AllGather)
+
+
+def reads_peers(value: Value) -> bool:
+    """Whether this value is computed from the memory of other ranks."""
+    return isinstance(value.op, AllReduce | ReduceScatter)
+
+
+def descendants(program: Program, start: Value) -> set[Value]:
+    """Return everything computed from a value, itself left out."""
+    found: set[Value] = set()
+    stack = [start]
+    while stack:
+        for user in program.users(stack.pop()):
+            if user not in found:
+                found.add(user)
+                stack.append(user)
+    return found
+
+
+def ancestors(ends: Iterable[Value]) -> set[Value]:
+    """Return everything these values are computed from, and the values themselves."""
+    found: set[Value] = set()
+    stack = list(ends)
+    while stack:
+        value = stack.pop()
+        if value not in found:
+            found.add(value)
+            stack += value.inputs
+    return found
+
+
+def leaves_and_returns(program: Program, members: Collection[Value]) -> Value | None:
+    """Return a value outside on a path between two members, or None if convex.
+
+    A kernel is entered at one member and left at another: all wait for its start.
+    """
+    needed: set[Value] = set()
+    stack = list(members)
+    while stack:
+        value = stack.pop()
+        if value not in needed:
+            needed.add(value)
+            fusion = program.fusion_of(value)
+            stack += (*value.inputs, *(fusion.members if fusion else ()))
+    for member in members:
+        for user in program.users(member):
+            if user not in members and user in needed:
+                return user
+    return None
+
+
+def loop_cut(value: Value, members: Collection[Value]) -> Cut | None:
+    """Return over what a kernel of these members runs for this value.
+
+    None is every element on each rank; a cut is each rank's own piece.  An all-reduce
+    that is alone runs over pieces by FLAT and writes each on every rank; with others in
+    its kernel, each rank combines everything for itself.
+    """
+    op = value.op
+    if isinstance(op, AllGather):
+        return _cut(value.inputs[0])
+    if isinstance(op, AllReduce) and len(members) == 1:
+        return FLAT
+    if isinstance(op, Update):
+        source = value.inputs[1]
+        if source in members and isinstance(source.op, AllGather):
+            return _cut(source.inputs[0])
+    return _cut(value)
+
+
+def _cut(value: Value) -> Cut | None:
+    layout = value.type.layout
+    return layout.cut if isinstance(layout, Sliced) else None
+
+
+def require_no_fusion(program: Program, values: Iterable[Value], verb: str) -> None:
+    """Raise ScheduleError if a kernel was already made of some of these values."""
+    for value in values:
+        fusion = program.fusion_of(value)
+        if fusion is not None:
+            raise ScheduleError(
+                f"{verb} would tear the kernel {fusion.name!r} apart",
+                got=value.name,
+                need="values that are not fused yet",
+                fix=f"{verb} before fuse",
+                at=value.at,
+            )

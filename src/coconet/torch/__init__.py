@@ -1,0 +1,1 @@
+"""PyTorch on coconet: `coconet.torch.optim` and `coconet.torch.amp`."""

@@ -1,0 +1,80 @@
+"""Parameters that our optimizers would treat wrongly."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from coconet.errors import ProgramError, UnsupportedError
+
+__all__ = ["refuse_kinds", "refuse_overlaps", "refuse_wrapped"]
+
+
+def refuse_kinds(params: Iterable[torch.Tensor]) -> None:
+    """Raise UnsupportedError for a parameter that is not a plain f32 CPU tensor."""
+    for param in params:
+        is_plain = type(param.detach()) is torch.Tensor
+        good = (torch.float32, torch.strided, "cpu")
+        if not is_plain or (param.dtype, param.layout, param.device.type) != good:
+            raise UnsupportedError(
+                "this kind of parameter cannot be updated",
+                got=f"{type(param.detach()).__name__} {list(param.shape)}, "
+                f"{param.dtype}, {param.layout}, on {param.device}",
+                need="plain dense tensors of torch.float32 on the CPU",
+                fix="model.float() and torch.autocast for lower precision; for another "
+                "device, torch's DistributedDataParallel and torch.optim",
+            )
+
+
+def refuse_overlaps(params: Sequence[torch.Tensor]) -> None:
+    """Raise ProgramError if two parameters share memory."""
+    spans = sorted(
+        (*_span(param), number) for number, param in enumerate(params) if param.numel()
+    )
+    for (_, end, one), (start, _, other) in zip(spans, spans[1:], strict=False):
+        if start < end:
+            raise ProgramError(
+                "two parameters share memory, and would be torn apart",
+                got=f"parameters {min(one, other)} and {max(one, other)}",
+                need="separate memory, or one Parameter object used twice",
+                fix="tie weights by assignment: b.weight = a.weight",
+            )
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    start = tensor.data_ptr()
+    reach = sum(
+        (extent - 1) * stride
+        for extent, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    return start, start + (reach + 1) * tensor.element_size()
+
+
+def refuse_wrapped(params: Iterable[torch.Tensor]) -> None:
+    """Raise ProgramError if DistributedDataParallel reduces a parameter's gradient."""
+    wanted = {id(param) for param in params}
+    if _is_wrapped(wanted):
+        gc.collect()  # one that nobody uses any more is no wrapper
+        if _is_wrapped(wanted):
+            raise ProgramError(
+                "DistributedDataParallel reduces these gradients already",
+                got="parameters of a wrapped model",
+                need="gradients of this rank alone",
+                fix="drop the wrapper: this optimizer averages gradients itself",
+            )
+
+
+def _is_wrapped(wanted: set[int]) -> bool:
+    kinds: list[Any] = [DistributedDataParallel]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return any(
+        id(param) in wanted
+        for found in gc.get_referrers(*kinds)  # instances refer to their class
+        if isinstance(found, DistributedDataParallel)
+        for param in found.parameters()
+    )

@@ -1,0 +1,63 @@
+"""Small agreements between the ranks: sums of a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from coconet.backends.c import compile_plan
+from coconet.ir import Program
+from coconet.lower import lower
+from coconet.runtime.world import World
+from coconet.torch.workloads import shared
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Shared", "compiled"]
+
+
+def compiled(program: Program, world: World) -> Any:
+    """Compile a program, schedules applied, for a world."""
+    return compile_plan(lower(program, world.size), world)
+
+
+class Shared:
+    """Numbers that every rank of a world adds to; every method is called on all ranks.
+
+    Integers are exact up to 2**53.  Blocks until every rank calls.
+    Raises RanksDisagree if another rank does something else meanwhile.
+    """
+
+    def __init__(self, world: World) -> None:
+        """Compile the sum."""
+        self._world = world
+        draft = shared().schedule()
+        draft.fuse(*draft.program.values)
+        self._step = compiled(draft.program, world)
+        self._bound: dict[int, tuple[Any, Any, Any]] = {}
+
+    def sum(self, numbers: Sequence[float]) -> NDArray[np.float64]:
+        """Return the sum over ranks of each number, the same bits on every rank."""
+        count = len(numbers)
+        if count not in self._bound:
+            x, total = (self._world.pool.empty((count,), np.float64) for _ in "xt")
+            self._bound[count] = x, total, self._step.bind(x=x, total=total)
+        x, total, step = self._bound[count]
+        x[:] = numbers
+        step()
+        return total.copy()
+
+    def rows(self, row: Sequence[int]) -> list[list[int]]:
+        """Return every rank's row, by rank; all have one length."""
+        world = self._world
+        table = np.zeros((world.size, len(row)))
+        table[world.rank] = row
+        whole = self.sum(table.reshape(-1).tolist())
+        return whole.reshape(table.shape).astype(np.int64).tolist()
+
+    def wait(self) -> None:
+        """Wait until every rank is here."""
+        self.sum([0.0])

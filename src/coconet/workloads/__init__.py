@@ -1,0 +1,1 @@
+"""The paper's programs, used by tests, docs and benchmarks."""

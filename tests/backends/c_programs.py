@@ -1,0 +1,178 @@
+"""Programs for the C backend, many in one world: layouts, dtypes, broadcasts, outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import coconet as cc
+from coconet.errors import ScheduleError
+from coconet.interp import first_difference, random_arguments
+from coconet.schedule.library import fused, split_fused
+from coconet.verification.expected import expected_results
+
+dp = cc.Group("dp")
+B, S, H = cc.dims("B S H")
+
+
+def chain(seed: int, dtype: cc.DType = cc.f32, length: int = 12) -> cc.Program:
+    """A random chain of element-wise ops behind an all-reduce, never written by hand."""
+    rng = np.random.default_rng(seed)
+    (N,) = cc.dims("N")
+    g = cc.tensor("g", dtype, (N,), cc.Local(), dp)
+    p = cc.tensor("p", dtype, (N,), cc.Replicated(), dp)
+    q = cc.tensor("q", dtype, (N,), cc.Replicated(), dp)
+    a = cc.scalar("a", cc.f64 if dtype.is_float else cc.i64)
+    known = [cc.all_reduce(g, "sum"), p, q]
+    for _ in range(length):
+        x, y = (known[int(i)] for i in rng.integers(0, len(known), 2))
+        made = [
+            lambda x=x, y=y: x + y,
+            lambda x=x, y=y: x - y * a,
+            lambda x=x, y=y: cc.maximum(x, y),
+            lambda x=x, y=y: cc.minimum(x, -y) if dtype.kind != "uint" else x * y,
+            lambda x=x, y=y: cc.where(x < y, x, 3),
+            lambda x=x, y=y: cc.relu(x) * y,
+            lambda x=x, y=y: cc.sqrt(x * x + 1) / (y * y + 2)
+            if dtype.is_float
+            else x * y + 7,
+            lambda x=x, y=y: cc.abs_(x) if dtype.kind != "uint" else x + y,
+        ]
+        known.append(made[int(rng.integers(len(made)))]())
+    out = known[-1] + known[0]
+    p1 = cc.update(p, out - q)
+    return cc.program("chain", inputs=[g, p, q], outputs=[p1, out])
+
+
+def attention_epilogue() -> cc.Program:
+    """The paper's bias and residual behind an all-reduce, with broadcast operands."""
+    x = cc.tensor("x", cc.f32, (B, S, H), cc.Local(), dp)
+    b = cc.tensor("b", cc.f32, (H,), cc.Replicated(), dp)
+    c = cc.tensor("c", cc.f32, (B, 1, H), cc.Replicated(), dp)
+    d = cc.tensor("d", cc.f32, (S, 1), cc.Replicated(), dp)
+    r = cc.tensor("r", cc.f32, (B, S, H), cc.Replicated(), dp)
+    total = cc.all_reduce(x)
+    out = cc.relu(total + b) * c + r / (d * d + 1)
+    return cc.program("epilogue", inputs=[x, b, c, d, r], outputs=[out])
+
+
+def sliced_inputs() -> cc.Program:
+    """Inputs cut by a dim, gathered and computed on, with no reduction over ranks."""
+    x = cc.tensor("x", cc.f32, (S, H), cc.Sliced(0), dp)
+    y = cc.tensor("y", cc.f32, (S, H), cc.Sliced(0), dp)
+    b = cc.tensor("b", cc.f32, (H,), cc.Replicated(), dp)
+    k = cc.tensor("k", cc.f32, (S, 1), cc.Sliced(0), dp)
+    z = x * y + b - k
+    whole = cc.all_gather(z)
+    return cc.program("sliced", inputs=[x, y, b, k], outputs=[z, whole])
+
+
+def old_value() -> cc.Program:
+    """The old value is read after the update, on every rank."""
+    (N,) = cc.dims("N")
+    g = cc.tensor("g", cc.f32, (N,), cc.Local(), dp)
+    p = cc.tensor("p", cc.f32, (N,), cc.Replicated(), dp)
+    p1 = cc.update(p, p - cc.all_reduce(g))
+    ratio = p1 / (p * p + 1)
+    return cc.program("old_value", inputs=[g, p], outputs=[p1, ratio])
+
+
+def mixed() -> cc.Program:
+    """Comparisons, bools and casts between f32, f64 and integers."""
+    (N,) = cc.dims("N")
+    g = cc.tensor("g", cc.f64, (N,), cc.Local(), dp)
+    n = cc.tensor("n", cc.i32, (N,), cc.Replicated(), dp)
+    on = cc.tensor("on", cc.bool_, (N,), cc.Replicated(), dp)
+    avg = cc.cast(cc.all_reduce(g, "mean"), cc.f32)
+    real = cc.cast(n, cc.f32)
+    both = cc.logical_and(on, cc.logical_not(avg < real))
+    out = cc.where(both, avg * real, 0.5)
+    count = cc.cast(both, cc.i64) + cc.cast(n, cc.i64)
+    return cc.program("mixed", inputs=[g, n, on], outputs=[out, count])
+
+
+def reduction(op: str, dtype: cc.DType) -> cc.Program:
+    """One all-reduce, and nothing else."""
+    (N,) = cc.dims("N")
+    g = cc.tensor("g", dtype, (N,), cc.Local(), dp)
+    return cc.program("reduction", inputs=[g], outputs=[cc.all_reduce(g, op)])
+
+
+def programs() -> Iterator[tuple[str, cc.Program]]:
+    """Every program here."""
+    integers = (cc.i8, cc.u8, cc.i32, cc.u32, cc.i64, cc.u64)
+    for seed in range(4):
+        yield f"chain {seed}", chain(seed)
+    yield "chain f64", chain(7, cc.f64)
+    for dtype in integers:
+        yield f"chain {dtype}", chain(11, dtype, length=6)
+    yield "epilogue", attention_epilogue()
+    yield "sliced", sliced_inputs()
+    yield "old value", old_value()
+    yield "mixed", mixed()
+    for op in ("sum", "mean", "max", "min", "prod"):
+        yield f"{op} f32", reduction(op, cc.f32)
+    for dtype in integers:
+        yield f"sum {dtype}", reduction("sum", dtype)
+
+
+def schedules(program: cc.Program) -> dict[str, cc.Schedule]:
+    """The library's schedules, and the fused ones by every other cut."""
+    found = dict(cc.library(program))
+    rank = max(len(value.type.shape) for value in program.tensors)
+    for cut in (*range(rank), *(cc.ROWS(k) for k in range(1, rank))):
+        for make in (fused, split_fused):
+            try:
+                found[f"{make.__name__} by {cut}"] = make(program, by=cut)
+            except ScheduleError:
+                continue
+    return found
+
+
+def sizes_of(program: cc.Program) -> list[dict[str, int]]:
+    """A few sizes: uneven, empty, prime."""
+    if len(program.dims) == 1:
+        return [{program.dims[0].name: n} for n in (0, 1, 65, 4099)]
+    cases = [(2, 3, 5), (1, 1, 1), (3, 0, 2), (2, 7, 67), (5, 2, 1)]
+    names = [dim.name for dim in program.dims]
+    return [dict(zip(names, case[-len(names) :], strict=True)) for case in cases]
+
+
+def check_programs() -> list[str]:
+    """Run on one rank: every program, schedule and size; returns what differs."""
+    world = cc.init()
+    wrong: list[str] = []
+    cases = 0
+    for label, program in programs():
+        for name, schedule in schedules(program).items():
+            step = cc.compile(schedule)
+            for number, sizes in enumerate(sizes_of(program)):
+                cases += 1
+                found = _difference(world, step, program, schedule, sizes, number)
+                if found:
+                    wrong.append(f"{label}, {name}, {sizes}, rank {world.rank}: {found}")
+    return [*wrong, f"{cases} cases"]
+
+
+def _difference(
+    world: Any,
+    step: Any,
+    program: cc.Program,
+    schedule: cc.Schedule,
+    sizes: dict[str, int],
+    seed: int,
+) -> str:
+    result = schedule.result
+    need = expected_results(program, result, world.size, sizes, seed)
+    arguments = random_arguments(result, world.size, sizes, seed)
+    mine = {v.name: arguments[v.name][world.rank] for v in result.tensors}
+    scalars = {v.name: arguments[v.name] for v in result.scalars}
+    returned = step.bind(sizes=sizes, **mine)(**scalars)
+    names = [value.name for value in result.outputs]
+    outputs = (returned,) if len(names) == 1 else returned or ()
+    got = {n: (array,) for n, array in zip(names, outputs, strict=True)}
+    got |= {v.inputs[0].name: (mine[v.inputs[0].name],) for v in result.effects}
+    expected = {name: (arrays[world.rank],) for name, arrays in need.items()}
+    return str(first_difference(got, expected) or "")

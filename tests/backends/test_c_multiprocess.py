@@ -1,0 +1,69 @@
+"""The C backend on real processes: many programs in one world, against the definition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coconet.runtime.testing import run_ranks
+from coconet.verification import verify_on_processes
+
+HERE = Path(__file__).parent
+OPTIMIZERS = Path(__file__).parents[2] / "src/coconet/workloads/optimizers.py"
+
+
+def on_ranks(module: str) -> object:
+    """Return a function of a file beside this one, importable by path in the ranks."""
+    import importlib.util
+    import sys
+
+    name = f"backends_{module}"
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{module}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[name] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.mark.multiproc
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_programs_equal_the_interpreter(ranks: int) -> None:
+    programs = on_ranks("c_programs")
+    outcome = run_ranks(ranks, programs.check_programs, timeout_s=110)
+    assert outcome.returncodes == (0,) * ranks, outcome.stderr
+    for lines in outcome.results:
+        *wrong, count = lines
+        assert wrong == []
+        assert int(count.split()[0]) > 500
+
+
+@pytest.mark.multiproc
+def test_optimizers_equal_the_interpreter_in_every_schedule() -> None:
+    for name in ("sgd", "adam"):
+        report = verify_on_processes(OPTIMIZERS, name, (1, 2, 3, 4))
+        assert report.mismatches == ()
+        schedules = {case.schedule for case in report.cases}
+        assert {"as_written", "one_shot", "fused", "fused_sliced"} <= schedules
+        assert {case.sizes["N"] for case in report.cases} >= {0, 1, 63, 64, 65, 10007}
+
+
+@pytest.mark.multiproc
+def test_a_wrong_kernel_is_noticed() -> None:
+    programs = on_ranks("c_faulty")
+    outcome = run_ranks(2, programs.check_mutants, timeout_s=60)
+    assert outcome.returncodes == (0, 0), outcome.stderr
+    for found in outcome.results:
+        assert found == {"sub for add": True, "no mean": True, "as it is": False}
+
+
+@pytest.mark.multiproc
+def test_calls_and_their_misuse() -> None:
+    programs = on_ranks("c_calls")
+    outcome = run_ranks(2, programs.check_calls, timeout_s=60)
+    assert outcome.returncodes == (0, 0), outcome.stderr
+    for results in outcome.results:
+        assert results == dict.fromkeys(results, "ok")
+        assert len(results) >= 10
