@@ -1,5 +1,9 @@
 """Distributed ML computations, stated once and scheduled by checked transformations."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from coconet.api import compile, empty, init, spawn, verify, zeros
 from coconet.dsl import Tensor, program, scalar, tensor
 from coconet.errors import CoconetError
@@ -49,8 +53,10 @@ from coconet.ops.functions import (
     rsqrt,
     sqrt,
 )
-from coconet.schedule import Draft, Schedule
-from coconet.schedule.library import library
+
+if TYPE_CHECKING:
+    from coconet.schedule import Draft, Schedule
+    from coconet.schedule.library import library
 
 __all__ = [
     "FLAT",
@@ -108,3 +114,21 @@ __all__ = [
     "where",
     "zeros",
 ]
+
+_LATER = {
+    "Draft": "coconet.schedule",
+    "Schedule": "coconet.schedule",
+    "library": "coconet.schedule.library",
+}
+"""Names found when they are first asked for: `import coconet` stays fast."""
+
+
+def __getattr__(name: str) -> object:
+    """Import the module that has a name of `_LATER`."""
+    from importlib import import_module
+
+    if name not in _LATER:
+        raise AttributeError(f"module 'coconet' has no attribute {name!r}")
+    value = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value

@@ -6,28 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coconet.ir import DType, Program
-from coconet.lower import lower
-from coconet.schedule import Draft, Schedule
 
 if TYPE_CHECKING:
     import numpy as np
 
     from coconet.runtime.world import World
+    from coconet.schedule import Draft, Schedule
     from coconet.verification import Report
+
+    Schedulable = Program | Schedule | Draft
 
 __all__ = ["compile", "empty", "init", "spawn", "verify", "zeros"]
 
-Schedulable = Program | Schedule | Draft
-
 
 def _schedule_of(what: Schedulable) -> Schedule:
-    match what:
-        case Program():
-            return what.schedule().schedule
-        case Schedule():
-            return what
-        case Draft():
-            return what.schedule
+    from coconet.schedule import Draft
+
+    if isinstance(what, Program):
+        return what.schedule().schedule
+    return what.schedule if isinstance(what, Draft) else what
 
 
 def compile(what: Schedulable, *, group: Any = None, backend: str = "c") -> Any:
@@ -45,6 +42,7 @@ def compile(what: Schedulable, *, group: Any = None, backend: str = "c") -> Any:
     match backend:
         case "c":
             from coconet.backends.c import compile_plan
+            from coconet.lower import lower
 
             world = group or init()
             return compile_plan(lower(program, world.size), world)
@@ -65,8 +63,8 @@ def verify(
     """Check that a schedule keeps every bit of its program, on simulated ranks.
 
     Runs the program as written, as scheduled, and the plan under seeded interleavings,
-    at sizes around every border (or those given: numbers for the symbolic dims), on 1 to
-    4 ranks (or those given, or as many as the program's group has).  `coconet verify`
+    at sizes around every border (or those given: numbers for the symbolic dims), on 1
+    to 4 ranks (or those given, or as many as the program's group has).  `coconet verify`
     does the same on real processes.
 
     Returns the report; raises VerificationError that names the first difference.

@@ -56,7 +56,9 @@ def check_calls() -> dict[str, str]:
     )
     bad_dtype = g.astype(np.float64)
     checks["one rank's dtype is wrong"] = raises(
-        differs(DtypeError, RanksDisagree), lambda: step(differs(bad_dtype, g), p, 0.5), "g"
+        differs(DtypeError, RanksDisagree),
+        lambda: step(differs(bad_dtype, g), p, 0.5),
+        "g",
     )
     checks["one rank's shape is wrong"] = raises(
         differs(RanksDisagree, ShapeError), lambda: step(differs(g, g[:7]), p, 0.5)

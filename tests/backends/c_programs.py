@@ -35,9 +35,9 @@ def chain(seed: int, dtype: cc.DType = cc.f32, length: int = 12) -> cc.Program:
             lambda x=x, y=y: cc.minimum(x, -y) if dtype.kind != "uint" else x * y,
             lambda x=x, y=y: cc.where(x < y, x, 3),
             lambda x=x, y=y: cc.relu(x) * y,
-            lambda x=x, y=y: cc.sqrt(x * x + 1) / (y * y + 2)
-            if dtype.is_float
-            else x * y + 7,
+            lambda x=x, y=y: (
+                cc.sqrt(x * x + 1) / (y * y + 2) if dtype.is_float else x * y + 7
+            ),
             lambda x=x, y=y: cc.abs_(x) if dtype.kind != "uint" else x + y,
         ]
         known.append(made[int(rng.integers(len(made)))]())
@@ -152,7 +152,9 @@ def check_programs() -> list[str]:
                 cases += 1
                 found = _difference(world, step, program, schedule, sizes, number)
                 if found:
-                    wrong.append(f"{label}, {name}, {sizes}, rank {world.rank}: {found}")
+                    wrong.append(
+                        f"{label}, {name}, {sizes}, rank {world.rank}: {found}"
+                    )
     return [*wrong, f"{cases} cases"]
 
 

@@ -195,7 +195,7 @@ def _value_of(operand: Any) -> Value:
         "an operand is a coconet tensor or a number",
         got=type(operand).__name__,
         need="tensor, scalar, float or int",
-        fix="declare it: cc.tensor(..), and pass the array at the call",
+        fix="declare it by cc.tensor(..); write equal(a, b) for a == b",
         at=_here(),
     )
 

@@ -72,12 +72,17 @@ def _arguments(name: str, given: list[Value], found: list[Value]) -> list[Value]
                 f"an input of program {name!r} is not declared by tensor or scalar",
                 got=value,
                 need="cc.tensor(..) or cc.scalar(..)",
+                fix="list what the caller passes",
                 at=value.at,
             )
         if given.count(value) > 1 or value not in used:
             problem = "listed twice" if given.count(value) > 1 else "not used"
             raise ProgramError(
-                f"input {value.name!r} of program {name!r} is {problem}", at=value.at
+                f"input {value.name!r} of program {name!r} is {problem}",
+                got=", ".join(v.name for v in given),
+                need="each tensor and scalar that the outputs need, once",
+                fix=f"take {value.name} off inputs=[..]",
+                at=value.at,
             )
     missing = [v for v in used if v not in given and not v.type.is_scalar]
     if missing:
@@ -85,6 +90,7 @@ def _arguments(name: str, given: list[Value], found: list[Value]) -> list[Value]
             f"program {name!r} reads a tensor that is not among its inputs",
             got=", ".join(map(str, missing)),
             need="every tensor it reads in inputs=[..]",
+            fix=f"add {missing[0].name} to inputs",
             at=missing[0].at,
         )
     tensors = [value for value in given if not value.type.is_scalar]
@@ -114,6 +120,7 @@ def _check_outputs(name: str, wanted: list[Value], found: list[Value]) -> None:
                 f"an output of program {name!r} is not a computed tensor",
                 got=value,
                 need="the result of an operation on tensors",
+                fix="return what is computed from it",
                 at=value.at,
             )
     targets = [value.inputs[0] for value in found if isinstance(value.op, Update)]
@@ -123,6 +130,7 @@ def _check_outputs(name: str, wanted: list[Value], found: list[Value]) -> None:
                 "update writes an input of the program",
                 got=target,
                 need="a tensor declared by cc.tensor(..)",
+                fix="return the value: list it in outputs",
                 at=target.at,
             )
         if targets.count(target) > 1:
@@ -130,6 +138,7 @@ def _check_outputs(name: str, wanted: list[Value], found: list[Value]) -> None:
                 f"{target.name!r} is updated twice in program {name!r}",
                 got=f"{targets.count(target)} updates",
                 need="one update of each tensor",
+                fix="compute both changes in one expression",
                 at=target.at,
             )
 
@@ -139,7 +148,13 @@ def _with_names(arguments: list[Value], computed: list[Value]) -> dict[Value, Va
     taken: set[str] = set()
     for value in arguments:
         if value.name in taken:
-            raise ProgramError(f"two inputs are named {value.name!r}", at=value.at)
+            raise ProgramError(
+                f"two inputs are named {value.name!r}",
+                got=", ".join(v.name for v in arguments),
+                need="a name for each",
+                fix="rename one",
+                at=value.at,
+            )
         taken.add(value.name)
     named: dict[Value, Value] = {value: value for value in arguments}
     for value in computed:

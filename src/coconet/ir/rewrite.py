@@ -103,7 +103,9 @@ class Rewriter:
             effects=tuple(self._build(value) for value in old.effects),
             fusions=self._fusions(old.fusions if fusions is None else fusions),
         )
-        moved = {o: (n,) for o, n in self._built.items() if o is not n}
+        moved: dict[Value, tuple[Value, ...]] = {
+            o: (n,) for o, n in self._built.items() if o is not n
+        }
         for value, instead in self._dropped.items():
             moved[value] = tuple(self._build(other) for other in instead)
         handed = tuple(tuple(self._build(v) for v in part) for part in made)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from coconet.errors import LayoutError
 from coconet.ir import Replicated, Sliced, TensorType, Work
 from coconet.ops.op import Emitter, Op, Ranked, call_text, concrete_shape, type_nbytes
 from coconet.ops.pieces import join_pieces
-from coconet.plan import Constant, Register
+
+if TYPE_CHECKING:
+    from coconet.plan import Constant, Register
 
 __all__ = ["AllGather", "all_gather"]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coconet.ir import Replicated, TensorType, Work
 from coconet.ops.combine import check_combine, combine_arrays, lower_combine
 from coconet.ops.op import Emitter, Op, Ranked, call_text, type_nbytes
-from coconet.plan import Constant, Register
+
+if TYPE_CHECKING:
+    from coconet.plan import Constant, Register
 
 __all__ = ["AllReduce", "all_reduce"]
 

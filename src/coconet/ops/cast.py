@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coconet.errors import DtypeError
 from coconet.ir import DType, TensorType, Work, bool_, numel
 from coconet.ops.op import Emitter, Op, Ranked, call_text, concrete_shape
-from coconet.plan import Register
+
+if TYPE_CHECKING:
+    from coconet.plan import Register
 
 __all__ = ["Cast", "cast"]
 

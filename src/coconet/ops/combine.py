@@ -9,10 +9,11 @@ from coconet.errors import DtypeError, LayoutError
 from coconet.ir import DType, Local, Replicated, TensorType, bool_
 from coconet.ops.elementwise import wide_dtype
 from coconet.ops.op import Emitter
-from coconet.plan import PRIMITIVES, Constant, Register
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from coconet.plan import Constant, Register
 
     Array = NDArray[Any]
 
@@ -52,6 +53,8 @@ def check_combine(name: str, op: str, x: TensorType) -> None:
 def combine_arrays(op: str, arrays: Sequence[Array]) -> Array:
     """Return the reduction over ranks of equal-shaped arrays."""
     import numpy as np
+
+    from coconet.plan import PRIMITIVES
 
     dtype = arrays[0].dtype
     known = DType.of(dtype)

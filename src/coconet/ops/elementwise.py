@@ -29,17 +29,16 @@ from coconet.ops.join import (
 )
 from coconet.ops.op import Emitter, Op, Ranked, call_text, concrete_shape, one_group
 from coconet.ops.pieces import take_piece
-from coconet.plan import PRIMITIVES, Constant, Register
-from coconet.plan.scalar import to_dtype, to_scalar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from coconet.plan import Constant, Register
+
     Array = NDArray[Any]
+    Operands = tuple[Register | Constant, ...]
 
 __all__ = ["ELEMENTWISE", "Elementwise", "Meaning", "elementwise_function"]
-
-Operands = tuple[Register | Constant, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +217,9 @@ class Elementwise(Op):
         """Return the op on each rank's part, rounded once per primitive."""
         import numpy as np
 
+        from coconet.plan import PRIMITIVES
+        from coconet.plan.scalar import to_scalar
+
         result = self.infer(*(x.type for x in inputs))
         tensors = [x for x in inputs if not x.type.is_scalar]
         if not tensors:
@@ -290,6 +292,8 @@ def aligned_parts(
 
     Scalars are rounded to `dtype`.
     """
+    from coconet.plan.scalar import to_dtype
+
     shape = concrete_shape(result)
     cut = result.layout.cut if isinstance(result.layout, Sliced) else None
     ranks = next(x.ranks for x in inputs if not x.type.is_scalar)
@@ -325,10 +329,14 @@ class _ArrayEmitter:
 
     def apply(self, primitive: str, *args: Any, dtype: DType | None = None) -> Any:
         """Apply one primitive; numpy rounds to the arrays' dtype."""
+        from coconet.plan import PRIMITIVES
+
         return PRIMITIVES[primitive].array(*args)
 
     def literal(self, value: float | int, dtype: DType) -> Any:
         """Return a literal of this dtype."""
+        from coconet.plan.scalar import to_dtype
+
         return to_dtype(value, dtype.numpy)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coconet.errors import DtypeError, InternalError
 from coconet.ir import Sliced, TensorType, Work, f64, i64, scalar_type
 from coconet.ops.op import Emitter, Op
 from coconet.ops.slice_ import check_cut
-from coconet.plan import Constant, Register
+
+if TYPE_CHECKING:
+    from coconet.plan import Constant, Register
 
 __all__ = ["Input", "Literal"]
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from coconet.errors import GroupError, InternalError
 from coconet.ir import DType, Group, TensorType, Work, numel
-from coconet.plan import Constant, Register
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from coconet.plan import Constant, Register
 
     Array = NDArray[Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coconet.errors import DtypeError
 from coconet.ir import TensorType, Work, bool_, numel
@@ -15,7 +15,9 @@ from coconet.ops.join import (
     join_layouts,
 )
 from coconet.ops.op import Emitter, Op, Ranked, call_text, concrete_shape, one_group
-from coconet.plan import Register
+
+if TYPE_CHECKING:
+    from coconet.plan import Register
 
 __all__ = ["Where", "where"]
 

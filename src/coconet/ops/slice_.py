@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coconet.errors import LayoutError, ShapeError
 from coconet.ir import FLAT, Cut, Replicated, Sliced, TensorType, Work
 from coconet.ops.op import Emitter, Op, Ranked, call_text
 from coconet.ops.pieces import take_piece
-from coconet.plan import Constant, Register
+
+if TYPE_CHECKING:
+    from coconet.plan import Constant, Register
 
 __all__ = ["Slice", "check_cut", "slice_"]
 

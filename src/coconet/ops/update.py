@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coconet.errors import DtypeError, LayoutError, ShapeError
 from coconet.ir import TensorType, Work
 from coconet.ops.op import Emitter, Op, Ranked, call_text, one_group, type_nbytes
-from coconet.plan import Constant, Register
+
+if TYPE_CHECKING:
+    from coconet.plan import Constant, Register
 
 __all__ = ["Update", "update"]
 

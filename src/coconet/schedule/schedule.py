@@ -11,6 +11,7 @@ from coconet.ir import FLAT, Cut, Fusion, Program, Rewrite, Value
 from coconet.ir.verify import verify_program
 from coconet.schedule.dead import Dead
 from coconet.schedule.fuse import Fuse
+from coconet.schedule.legality import find
 from coconet.schedule.reorder import Reorder
 from coconet.schedule.slice_state import SliceState
 from coconet.schedule.split import Split
@@ -188,7 +189,7 @@ class Draft:
         if isinstance(handle, Fusion):
             return self._find(list(handle.members))
         if isinstance(handle, str):
-            return [self.program[handle]]
+            return [find(self.program, handle, "the schedule")]
         value = getattr(handle, "value", handle)
         if not isinstance(value, Value):
             raise TypeError(f"not a value of a program: {handle!r}")

@@ -8,7 +8,7 @@ from coconet.ir import Program
 from coconet.ops import AllGather, AllReduce
 from coconet.schedule import Draft, Schedule
 
-__all__ = ["Scheduler", "fused", "schedule_of"]
+__all__ = ["Scheduler", "fused", "one_kernel", "schedule_of"]
 
 Scheduler = Callable[[Program], Draft | Schedule]
 """From the program of a step to a schedule of it."""
@@ -28,6 +28,13 @@ def fused(program: Program) -> Draft:
     draft.slice_state(*(t.name for t in program.tensors if t.name not in WHOLE))
     draft.dead(*(v for v in draft.program.values if not draft.program.is_live(v)))
     draft.fuse(scatter, region, tail)
+    return draft
+
+
+def one_kernel(program: Program) -> Draft:
+    """Compute everything in one kernel, as the program says it."""
+    draft = program.schedule()
+    draft.fuse(*program.values)
     return draft
 
 

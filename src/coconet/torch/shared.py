@@ -11,6 +11,7 @@ from coconet.backends.c import compile_plan
 from coconet.ir import Program
 from coconet.lower import lower
 from coconet.runtime.world import World
+from coconet.torch.schedule import one_kernel
 from coconet.torch.workloads import shared
 
 if TYPE_CHECKING:
@@ -34,12 +35,10 @@ class Shared:
     def __init__(self, world: World) -> None:
         """Compile the sum."""
         self._world = world
-        draft = shared().schedule()
-        draft.fuse(*draft.program.values)
-        self._step = compiled(draft.program, world)
+        self._step = compiled(one_kernel(shared()).program, world)
         self._bound: dict[int, tuple[Any, Any, Any]] = {}
 
-    def sum(self, numbers: Sequence[float]) -> NDArray[np.float64]:
+    def sum(self, numbers: Any) -> list[float]:
         """Return the sum over ranks of each number, the same bits on every rank."""
         count = len(numbers)
         if count not in self._bound:
@@ -48,15 +47,15 @@ class Shared:
         x, total, step = self._bound[count]
         x[:] = numbers
         step()
-        return total.copy()
+        return total.tolist()
 
     def rows(self, row: Sequence[int]) -> list[list[int]]:
         """Return every rank's row, by rank; all have one length."""
         world = self._world
         table = np.zeros((world.size, len(row)))
         table[world.rank] = row
-        whole = self.sum(table.reshape(-1).tolist())
-        return whole.reshape(table.shape).astype(np.int64).tolist()
+        whole = [int(number) for number in self.sum(table.reshape(-1))]
+        return [whole[start : start + len(row)] for start in range(0, len(whole), len(row))]
 
     def wait(self) -> None:
         """Wait until every rank is here."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-from collections.abc import Mapping
+import operator
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from coconet.backends.arguments import call_scalars, stored_shape
-from coconet.backends.c.words import Knobs, tile_words
+from coconet.backends.c.words import Knobs, tile_words, used_consts
 from coconet.errors import UnsupportedError
-from coconet.plan import Apply, Buffer, Constant, Load, Plan, Role, Space, Store, Tile
+from coconet.plan import Buffer, Plan, Role, Space, Store, Tile
 from coconet.plan.evaluate import ScalarEvaluator
 from coconet.runtime.executable import Call, Kernel
 from coconet.runtime.library import MAX_SCALARS
@@ -79,16 +80,17 @@ class BoundStep:
         self._prepare_scalars()
 
     def _prepare_scalars(self) -> None:
+        """Make ready what a call does with its scalars: it must take a microsecond."""
         plan, call = self._plan, self._call
         self._is_int = [kind == "i64" for kind in plan.scalar_kinds]
+        self._by_name = _picker(plan.scalars)
+        self._scalars = struct.Struct("".join("dq"[i] for i in self._is_int))
+        self._scalar_memory = call.scalars
         self._evaluate = ScalarEvaluator(plan.consts)
-        self._int_scalars = call.scalars
-        self._float_scalars = (ctypes.c_double * len(call.scalars)).from_buffer(
-            call.scalars
-        )
-        used = _used_consts(plan)
-        self._float_consts = [n for n in used if not plan.consts[n].is_int]
-        self._int_consts = [n for n in used if plan.consts[n].is_int]
+        used = used_consts(plan)
+        self._pick_consts = _picker(used)
+        self._consts = struct.Struct("".join("dq"[plan.consts[n].is_int] for n in used))
+        self._const_memory = call.consts
 
     def _place(self, number: int, buffer: Buffer, arrays: Mapping[str, Array]) -> None:
         match buffer.role:
@@ -132,24 +134,26 @@ class BoundStep:
 
     def __call__(self, *given: float | int, **named: float | int) -> Any:
         """Run with these scalars, by position or name.  See CompiledStep."""
-        plan = self._plan
-        scalars = call_scalars(plan.scalars, self._is_int, given, named)
-        floats, ints = self._float_scalars, self._int_scalars
-        for number, is_int in enumerate(self._is_int):
-            if is_int:
-                ints[number] = scalars[number]
-            else:
-                floats[number] = scalars[number]
-        values = self._evaluate(scalars)
-        consts = self._call.consts
-        for number in self._float_consts:
-            consts[number] = values[number]
-        for number in self._int_consts:
-            self._call.const_words[number] = values[number]
+        try:
+            scalars = self._by_name(named)
+            if given or len(named) != len(scalars) or bool in map(type, scalars):
+                scalars = self._checked(given, named)
+            self._scalars.pack_into(self._scalar_memory, 0, *scalars)
+        except (KeyError, struct.error):
+            scalars = self._checked(given, named)
+            self._scalars.pack_into(self._scalar_memory, 0, *scalars)
+        # read back as f64 and i64, whatever kind of number was passed
+        values = self._evaluate(self._scalars.unpack_from(self._scalar_memory))
+        self._consts.pack_into(self._const_memory, 0, *self._pick_consts(values))
         if self._copies_in or self._results:
             return self._call_with_copies()
         self._call()
         return None
+
+    def _checked(
+        self, given: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> Sequence[float | int]:
+        return call_scalars(self._plan.scalars, self._is_int, given, named)
 
     def _call_with_copies(self) -> Any:
         for staging, array in self._copies_in:
@@ -171,6 +175,13 @@ class BoundStep:
         self._call.restore()
 
 
+def _picker(keys: Sequence[Any]) -> Callable[[Any], Sequence[Any]]:
+    """Return a fast function from a container to its items at these keys."""
+    if len(keys) > 1:
+        return operator.itemgetter(*keys)
+    return lambda items: [items[key] for key in keys]
+
+
 def _as_tensor(array: Array) -> Any:
     import torch
 
@@ -187,21 +198,6 @@ def _words(plan: Plan, sizes: Mapping[str, int], rank: int, knobs: Knobs) -> lis
         itemsize = sum(plan.buffer(s.buffer).dtype.itemsize for s in stored)
         words += tile_words(tile, sizes, rank, plan.ranks, knobs, itemsize)
     return words
-
-
-def _used_consts(plan: Plan) -> list[int]:
-    """Return the expressions that a tile reads; literals are in the kernel's text."""
-    used: set[int] = set()
-    for tile in (step for step in plan.body if isinstance(step, Tile)):
-        for step in tile.body:
-            match step:
-                case Apply(_, _, args):
-                    used |= {x.number for x in args if isinstance(x, Constant)}
-                case Store(source=Constant(number)):
-                    used.add(number)
-                case Load() | Store():
-                    pass
-    return sorted(n for n in used if plan.consts[n].kind != "literal")
 
 
 def _description(

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coconet.backends.c.dialect import PRELUDE, apply_text, c_type, literal_text
-from coconet.backends.c.words import TileWord, row_maps, row_width, word_count
+from coconet.backends.c.words import (
+    TileWord,
+    row_maps,
+    row_width,
+    used_consts,
+    word_count,
+)
 from coconet.plan import (
     EVERY,
     OWN,
@@ -172,7 +178,8 @@ class _TilePrinter:
     def _const_text(self, const: Constant) -> str:
         part = "i" if self.plan.consts[const.number].is_int else "f"
         kind, name = c_type(const.dtype), f"k{const.number}_{const.dtype}"
-        return f"const {kind} {name} = ({kind})k[{const.number}].{part};"
+        place = used_consts(self.plan).index(const.number)
+        return f"const {kind} {name} = ({kind})k[{place}].{part};"
 
     def _parameter(self, slot: _Slot) -> str:
         number = self.slots[slot]

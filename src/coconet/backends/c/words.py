@@ -8,9 +8,17 @@ from enum import IntEnum
 
 from coconet.ir import Domain, bind_shape, numel
 from coconet.ir.layout import piece_shape
-from coconet.plan import Load, RowMap, Tile
+from coconet.plan import Apply, Constant, Load, Plan, RowMap, Store, Tile
 
-__all__ = ["Knobs", "TileWord", "row_maps", "row_width", "tile_words", "word_count"]
+__all__ = [
+    "Knobs",
+    "TileWord",
+    "row_maps",
+    "row_width",
+    "tile_words",
+    "used_consts",
+    "word_count",
+]
 
 
 class TileWord(IntEnum):
@@ -126,3 +134,21 @@ def _row_words(
         for dim in range(split)
     ]
     return [first, *strides]
+
+
+def used_consts(plan: Plan) -> list[int]:
+    """Return the expressions that the kernel gets, in the order of its `consts`.
+
+    Literals are in the kernel's text, and what no tile reads is not passed.
+    """
+    used: set[int] = set()
+    for tile in (step for step in plan.body if isinstance(step, Tile)):
+        for step in tile.body:
+            match step:
+                case Apply(_, _, args):
+                    used |= {x.number for x in args if isinstance(x, Constant)}
+                case Store(source=Constant(number)):
+                    used.add(number)
+                case Load() | Store():
+                    pass
+    return sorted(n for n in used if plan.consts[n].kind != "literal")

@@ -69,8 +69,8 @@ class EagerStep:
         """Run on this rank's arguments: tensors, then scalars, by position or name.
 
         Updated tensors are written in place, after everything else.  Returns None, the
-        result, or a tuple of results, fresh at every call: torch tensors if a tensor was
-        passed, else arrays.
+        result, or a tuple of results, fresh at every call: torch tensors if a tensor
+        was passed, else arrays.
 
         Blocks  until every rank calls; if one raises, the others wait until the group's
                 timeout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from coconet.dsl import scalar
 from coconet.ir import Program, i64
 from coconet.ops.functions import maximum, sqrt
@@ -10,6 +12,7 @@ from coconet.torch.workloads.gradient import Step, Variant
 __all__ = ["adam"]
 
 
+@functools.cache
 def adam(
     variant: Variant, *, has_decay: bool, is_decoupled: bool, amsgrad: bool
 ) -> Program:

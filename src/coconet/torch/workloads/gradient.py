@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,6 +94,7 @@ def declare(name: str, layout: Layout, dtype: DType = f32) -> Tensor:
     return tensor(name, dtype, (N,), layout, DP)
 
 
+@functools.cache
 def reduced(reduction: str) -> Program:
     """Reduce the gradients g; each rank keeps its piece, in a."""
     g = declare("g", Local())
@@ -102,6 +104,7 @@ def reduced(reduction: str) -> Program:
     return program("reduced", inputs=[g, a], outputs=[a1])
 
 
+@functools.cache
 def shared() -> Program:
     """Add a few numbers x of every rank, into total."""
     x = declare("x", Local(), f64)

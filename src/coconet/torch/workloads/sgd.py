@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from coconet.dsl import scalar
 from coconet.ir import Program
 from coconet.torch.workloads.gradient import Step, Variant
@@ -9,6 +11,7 @@ from coconet.torch.workloads.gradient import Step, Variant
 __all__ = ["sgd"]
 
 
+@functools.cache
 def sgd(
     variant: Variant, *, has_decay: bool, has_momentum: bool, nesterov: bool
 ) -> Program:

@@ -1,0 +1,91 @@
+"""The facts of a run for people: a page of HTML, and lines for the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+
+from coconet.demo.checks import FIRST, FIRST_TOLERANCE, Check, differences
+from coconet.demo.curves import chart
+from coconet.demo.facts import Facts, Side, Spread
+
+__all__ = ["page", "summary"]
+
+TEMPLATE = "report.html"
+
+
+def page(facts: Facts, checks: list[Check]) -> str:
+    """Return one HTML page that needs nothing else."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(spread=_spread, mebi=_mebi, ms=_ms)
+    ours, reference = facts.ours, facts.reference
+    apart = differences(ours.losses, reference.losses)
+    return environment.get_template(TEMPLATE).render(
+        facts=facts,
+        sides=(ours, reference),
+        checks=checks,
+        passed=all(check.passed for check in checks),
+        ratios=_ratios(facts),
+        losses=chart({reference.name: reference.losses, ours.name: ours.losses}),
+        apart=chart({"difference": apart}, is_log=True, limit=FIRST_TOLERANCE),
+        first=FIRST,
+    )
+
+
+def summary(facts: Facts, checks: list[Check]) -> str:
+    """Return what is printed at the end."""
+    ours, reference = facts.ours, facts.reference
+    head = ("median ms (p10..p90)", "iteration", "forward+backward", "the rest", "state")
+    rows = [head, _row(ours), _row(reference)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    verdicts = [
+        f"{'pass' if check.passed else 'FAIL'}  {check.what}: {check.got}"
+        f" (need: {check.need})"
+        for check in checks
+    ]
+    return "\n".join(
+        [
+            *table,
+            f"The rest, exchange and update, takes {_ratios(facts)['rest']:.1f} times as "
+            f"long with {reference.name}.",
+            *("", "Schedule:", facts.listing.schedule, ""),
+            *verdicts,
+        ]
+    )
+
+
+def _row(side: Side) -> tuple[str, ...]:
+    times = (side.iteration, side.alone, side.rest)
+    return (side.name, *map(_spread, times), f"{_mebi(max(side.state_bytes))} a rank")
+
+
+def _ratios(facts: Facts) -> dict[str, float]:
+    """Return how many times ours the reference takes."""
+    ours, reference = facts.ours, facts.reference
+    return {
+        "iteration": reference.iteration.median_ms / ours.iteration.median_ms,
+        "rest": reference.rest.median_ms / ours.rest.median_ms,
+        "state": max(reference.state_bytes) / max(ours.state_bytes),
+    }
+
+
+def _spread(spread: Spread) -> str:
+    low, high = _ms(spread.p10_ms), _ms(spread.p90_ms)
+    return f"{_ms(spread.median_ms)} ({low}..{high})"
+
+
+def _ms(number: float) -> str:
+    """Return milliseconds with as many digits as they deserve."""
+    return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
+def _mebi(num_bytes: int) -> str:
+    return f"{num_bytes / 2**20:.2f} MiB"

@@ -1,0 +1,362 @@
+"""What all optimizers share: layout, agreement between ranks, state, explanation."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+
+from coconet.errors import RanksDisagree
+from coconet.ir import Program
+from coconet.runtime.world import World
+from coconet.schedule import Schedule
+from coconet.torch.dist import world_of
+from coconet.torch.explain import Explanation, GroupExplanation
+from coconet.torch.flat import Bound, Flat
+from coconet.torch.refuse import refuse_kinds, refuse_overlaps, refuse_wrapped
+from coconet.torch.schedule import Scheduler, fused, one_kernel, schedule_of
+from coconet.torch.shared import Shared, compiled
+from coconet.torch.workloads import Variant, reduced
+
+__all__ = ["Optimizer"]
+
+ParamGroup = dict[str, Any]
+
+
+class Optimizer(torch.optim.Optimizer, ABC):
+    """The base of the optimizers; every rank makes the same and calls the same.
+
+    group      a torch ProcessGroup, a World, or None: the default one; see world_of
+    reduction  of the gradients over ranks: "mean", as DistributedDataParallel, or "sum"
+    max_norm   scale the reduced gradient down to this 2-norm at every step;
+               clip_grad_norm_ before the step would see one rank's gradient only
+    schedule   from the step's program to a schedule of it
+
+    Parameters take the values of rank 0.  Their memory, and that of their gradients,
+    is moved into symmetric memory.  A step needs every rank: a gradient that is None on
+    some ranks counts as zeros, and one that is None on all leaves its parameter alone.
+    state_dict() needs no other rank; load_state_dict() needs all.
+
+    Fields  total_norm  of the reduced gradient in the last step, if max_norm is given
+    Raises  UnsupportedError for parameters that are not f32 on the CPU; ProgramError if
+            they are wrapped in DistributedDataParallel or share memory; RanksDisagree
+    """
+
+    _step_supports_amp_scaling = True  # GradScaler then lets us decide about inf
+    _counts_steps = False  # whether state_dict has the number of steps
+
+    def __init__(
+        self,
+        params: Any,
+        defaults: dict[str, Any],
+        *,
+        group: dist.ProcessGroup | World | None = None,
+        reduction: str = "mean",
+        max_norm: float | None = None,
+        schedule: Scheduler = fused,
+    ) -> None:
+        """Move the parameters, compile the step and meet the other ranks."""
+        if reduction not in ("mean", "sum"):
+            raise ValueError(f'reduction is "mean" or "sum", got {reduction!r}')
+        if max_norm is not None and not max_norm > 0:
+            raise ValueError(f"max_norm is positive or None, got {max_norm!r}")
+        self._flats: list[Flat] = []
+        super().__init__(params, defaults)
+        self._reduction, self._max_norm, self._schedule = reduction, max_norm, schedule
+        self._world = world_of(group)
+        self._shared = Shared(self._world)
+        self._compiled: dict[Program, tuple[Any, Schedule]] = {}
+        self._has_warned: set[str] = set()
+        self._num_calls = 0
+        self.total_norm: float | None = None
+        self._lay_out()
+
+    @abstractmethod
+    def _program(self, group: ParamGroup, variant: Variant) -> Program:
+        """Return the program of a step; equal options give the same program."""
+
+    @abstractmethod
+    def _scalars(self, group: ParamGroup, age: int) -> dict[str, float]:
+        """Return its scalars for parameters that have taken `age` steps."""
+
+    def __getstate__(self) -> NoReturn:
+        """Refuse: the memory is shared with other processes."""
+        raise TypeError("an optimizer is not copied; use state_dict()")
+
+    # ---- layout ----
+
+    def _lay_out(self) -> None:
+        """Move the parameters of all groups that are not moved yet."""
+        everything = list(self._parameters())
+        refuse_kinds(everything)
+        refuse_overlaps(everything)
+        refuse_wrapped(everything)
+        for group in self.param_groups[len(self._flats) :]:
+            inside = [p for p in group["params"] if _takes_part(p)]
+            self._flats.append(Flat(inside, self._world, self._shared))
+            self._bound(self._flats[-1], group)
+        inside = {id(param) for flat in self._flats for param in flat.params}
+        self._outside = [param for param in everything if id(param) not in inside]
+        self._mine: list[bool] = []  # unknown: the next step begins with a vote
+        self._present: list[bool] = []
+        self._copied_bytes = [0] * len(self._flats)
+
+    def _parameters(self) -> Iterator[torch.Tensor]:
+        return (param for group in self.param_groups for param in group["params"])
+
+    def add_param_group(self, param_group: ParamGroup) -> None:
+        """Add a group, on every rank, as torch's optimizers do."""
+        super().add_param_group(param_group)
+        if hasattr(self, "_shared"):
+            self._lay_out()
+
+    def _thaw(self) -> None:
+        """Lay everything out anew: a parameter that was frozen has a gradient now."""
+        state = self._whole_state()
+        self._shared.wait()  # everybody has read
+        self._flats = []
+        self._lay_out()
+        self._take_state(state)
+
+    def _bound(self, flat: Flat, group: ParamGroup, *, is_masked: bool = False) -> Bound:
+        """Return the step of a group, compiled and bound to its buffers."""
+        variant = Variant(
+            reduction=self._reduction,
+            maximize=group["maximize"],
+            is_scaled=self._max_norm is not None,
+            is_masked=is_masked,
+        )
+        return self._bound_to(flat, self._program(group, variant), self._schedule)
+
+    def _bound_to(self, flat: Flat, program: Program, scheduler: Scheduler) -> Bound:
+        if program not in flat.bound:
+            if program not in self._compiled:
+                schedule = schedule_of(program, scheduler)
+                step = compiled(schedule.result, self._world)
+                self._compiled[program] = step, schedule
+            flat.bind(program, *self._compiled[program])
+        return flat.bound[program]
+
+    # ---- a step ----
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Reduce the gradients and update the parameters, together with all ranks.
+
+        Blocks  until every rank steps
+        Raises  RanksDisagree if hyperparameters differ; PeerFailed, CollectiveTimeout
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            self._unscale()
+            self._num_calls = 0
+            self._step()
+        self._copied_bytes = [flat.take_copied_bytes() for flat in self._flats]
+        return loss
+
+    def _unscale(self) -> None:
+        """Divide the gradients by the scale that GradScaler left to us."""
+        scale: torch.Tensor | None = getattr(self, "grad_scale", None)
+        grads = [param.grad for param in self._parameters() if param.grad is not None]
+        if scale is not None and grads:
+            torch._foreach_mul_(grads, scale.double().reciprocal().float())
+
+    def _step(self) -> None:
+        """Take a step; first all ranks vote if one of them has news.
+
+        A rank without news starts the step at once.  Where another starts a vote, their
+        arrivals tell both, and then all vote: so the usual step needs no vote.
+        """
+        mine = [has for flat in self._flats for has in flat.collect()]
+        mine += [param.grad is not None for param in self._outside]
+        has_inf = bool(getattr(self, "found_inf", False))
+        has_news = has_inf or mine != self._mine or not any(self._present)
+        try:
+            if not has_news:
+                self._run()
+                return
+            infs, _ = self._vote(mine, has_inf, has_news)
+        except RanksDisagree:
+            infs, news = self._vote(mine, has_inf, has_news)
+            if not news:
+                raise  # they differ in something else
+        if infs:
+            if not has_inf:
+                self._warn(
+                    "another rank found inf: the step is skipped on all ranks, but "
+                    "torch's GradScaler lowers the scale only there; "
+                    "coconet.torch.amp.GradScaler lowers it everywhere"
+                )
+        elif any(self._present[len(mine) - len(self._outside) :]):
+            self._thaw()
+            self._step()
+        elif any(self._present):
+            self._run()
+
+    def _vote(
+        self, mine: list[bool], has_inf: bool, has_news: bool
+    ) -> tuple[bool, bool]:
+        """Agree on which gradients there are; return whether any has inf, or news."""
+        if not self._mine:
+            refuse_wrapped(self._parameters())
+        *counts, infs, news = self._sum([*mine, has_inf, has_news])
+        self._mine, self._present = mine, [count > 0 for count in counts]
+        lacking = [
+            number
+            for number, (has, count) in enumerate(zip(mine, counts, strict=True))
+            if count and not has
+        ]
+        if lacking:
+            self._warn(
+                f"gradients that are None here but not on other ranks count as zeros: "
+                f"{len(lacking)} of {len(mine)}, the first of shape "
+                f"{list(self._in_order()[lacking[0]].shape)}"
+            )
+        return infs > 0, news > 0
+
+    def _in_order(self) -> list[torch.Tensor]:
+        """Return all parameters in the order of a vote."""
+        inside = [param for flat in self._flats for param in flat.params]
+        return inside + self._outside
+
+    def _sum(self, numbers: Sequence[float]) -> list[float]:
+        self._num_calls += 1
+        return self._shared.sum(numbers)
+
+    def _run(self) -> None:
+        """Run the programs of all groups on the parameters that have gradients."""
+        scale = {} if self._max_norm is None else {"scale": self._clip()}
+        present = iter(self._present)
+        written: list[torch.Tensor] = []
+        for flat, group in zip(self._flats, self.param_groups, strict=True):
+            taking = [number for number in range(len(flat.params)) if next(present)]
+            for scalars, numbers in self._passes(flat, group, taking):
+                is_masked = len(numbers) < len(flat.params)
+                bound = self._bound(flat, group, is_masked=is_masked)
+                if is_masked:
+                    flat.set_mask(bound, numbers)
+                self._num_calls += 1
+                bound.call(**scalars, **scale)
+            for number in taking:
+                flat.ages[number] += 1
+                written.append(flat.params[number])
+        torch.autograd.graph.increment_version(written)
+
+    def _passes(
+        self, flat: Flat, group: ParamGroup, taking: list[int]
+    ) -> list[tuple[dict[str, float], list[int]]]:
+        """Return the parameters that take a step, those with equal scalars together."""
+        by_age: dict[int, list[int]] = {}
+        for number in taking:
+            by_age.setdefault(flat.ages[number], []).append(number)
+        passes: list[tuple[dict[str, float], list[int]]] = []
+        for age, numbers in sorted(by_age.items()):
+            scalars = self._scalars(group, age)
+            if passes and passes[-1][0] == scalars:
+                passes[-1][1].extend(numbers)
+            else:
+                passes.append((scalars, numbers))
+        return passes
+
+    def _clip(self) -> float:
+        """Reduce the gradients; return by what to scale them so that max_norm holds."""
+        assert self._max_norm is not None
+        square = 0.0
+        for flat in self._flats:
+            bound = self._bound_to(flat, reduced(self._reduction), one_kernel)
+            self._num_calls += 1
+            bound.call()
+            square += flat.piece_norm() ** 2
+        self.total_norm = math.sqrt(self._sum([square])[0])
+        scale = self._max_norm / (self.total_norm + 1e-6)
+        return 1.0 if scale >= 1 else scale  # NaN stays, as in clip_grad_norm_
+
+    def agree_on_inf(self, found: bool) -> bool:
+        """Return whether any rank found an inf; for GradScaler, called on every rank."""
+        return bool(self._shared.sum([found])[0])
+
+    def _warn(self, text: str) -> None:
+        """Warn once."""
+        if text[:20] not in self._has_warned:
+            self._has_warned.add(text[:20])
+            warnings.warn(text, stacklevel=2)
+
+    # ---- state ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what torch's optimizer would: whole tensors; needs no other rank."""
+        kept = self.state
+        self.state = defaultdict(dict, {**kept, **self._whole_state()})
+        try:
+            return super().state_dict()
+        finally:
+            self.state = kept
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state_dict of ours, at any number of ranks, or of torch's.
+
+        Blocks  until every rank loads
+        """
+        self._shared.wait()  # nobody reads our pieces any more
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+        state, self.state = self.state, defaultdict(dict)
+        self._take_state(state)
+        self.state.update((p, state[p]) for p in self._outside if p in state)
+        self._shared.wait()  # everybody's pieces are there
+
+    def _whole_state(self) -> dict[torch.Tensor, dict[str, Any]]:
+        found: dict[torch.Tensor, dict[str, Any]] = {}
+        for flat in self._flats:
+            each = zip(flat.params, flat.ages, flat.state_of_each(), strict=True)
+            for param, age, kept in each:
+                if age and kept:
+                    step = {"step": torch.tensor(float(age))}
+                    found[param] = step | kept if self._counts_steps else kept
+        return found
+
+    def _take_state(self, state: Mapping[torch.Tensor, Mapping[str, Any]]) -> None:
+        for flat, group in zip(self._flats, self.param_groups, strict=True):
+            self._bound(flat, group)  # makes room
+            given = [state.get(param, {}) for param in flat.params]
+            flat.load_state(given)
+            flat.ages = [_age(kept) for kept in given]
+            flat.restore()
+
+    def explain(self) -> Explanation:
+        """Say what was applied, and what the last step took; print it."""
+        return Explanation(
+            optimizer=type(self).__name__,
+            ranks=self._world.size,
+            reduction=self._reduction,
+            max_norm=self._max_norm,
+            num_calls=self._num_calls,
+            num_frozen=len(self._outside),
+            groups=tuple(
+                GroupExplanation.of(flat, self._bound(flat, group), copied_bytes)
+                for flat, group, copied_bytes in zip(
+                    self._flats, self.param_groups, self._copied_bytes, strict=True
+                )
+            ),
+        )
+
+
+def _takes_part(param: torch.Tensor) -> bool:
+    return param.requires_grad or param.grad is not None
+
+
+def _age(kept: Mapping[str, Any]) -> int:
+    """Return how many steps a parameter's state has seen; momentum counts as one."""
+    if "step" in kept:
+        return int(kept["step"])
+    return int(any(value is not None for value in kept.values()))
