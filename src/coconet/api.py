@@ -38,20 +38,16 @@ def compile(what: Schedulable, *, group: Any = None, backend: str = "c") -> Any:
     Raises GroupError if the program's group has another size; UnsupportedError,
     CompileError, NoCompiler; ValueError for an unknown backend.
     """
+    from coconet.backends.table import load_backend
+
     program = _schedule_of(what).result
-    match backend:
-        case "c":
-            from coconet.backends.c import compile_plan
-            from coconet.lower import lower
+    make = load_backend(backend)
+    if backend == "eager":
+        return make(program, group)
+    from coconet.lower import lower
 
-            world = group or init()
-            return compile_plan(lower(program, world.size), world)
-        case "eager":
-            from coconet.backends.eager import EagerStep
-
-            return EagerStep(program, group)
-        case _:
-            raise ValueError(f"the backends are c and eager, got {backend!r}")
+    world = group or init()
+    return make(lower(program, world.size), world)
 
 
 def verify(
@@ -64,8 +60,8 @@ def verify(
 
     Runs the program as written, as scheduled, and the plan under seeded interleavings,
     at sizes around every border (or those given: numbers for the symbolic dims), on 1
-    to 4 ranks (or those given, or as many as the program's group has).  `coconet verify`
-    does the same on real processes.
+    to 4 ranks (or those given, or as many as the program's group has).  The command
+    `coconet verify` does the same on real processes.
 
     Returns the report; raises VerificationError that names the first difference.
     """

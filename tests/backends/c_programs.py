@@ -1,4 +1,4 @@
-"""Programs for the C backend, many in one world: layouts, dtypes, broadcasts, outputs."""
+"""Programs for the C backend: layouts, dtypes, broadcasts, outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ B, S, H = cc.dims("B S H")
 
 
 def chain(seed: int, dtype: cc.DType = cc.f32, length: int = 12) -> cc.Program:
-    """A random chain of element-wise ops behind an all-reduce, never written by hand."""
+    """A random chain of element-wise ops behind an all-reduce, drawn by a seed."""
     rng = np.random.default_rng(seed)
     (N,) = cc.dims("N")
     g = cc.tensor("g", dtype, (N,), cc.Local(), dp)

@@ -1,4 +1,4 @@
-"""The C backend on real processes: many programs in one world, against the definition."""
+"""The C backend on real processes: many programs in one world."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ def on_ranks(module: str) -> object:
     return loaded
 
 
+@pytest.mark.slow
 @pytest.mark.multiproc
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_programs_equal_the_interpreter(ranks: int) -> None:
     programs = on_ranks("c_programs")
-    outcome = run_ranks(ranks, programs.check_programs, timeout_s=110)
+    outcome = run_ranks(ranks, programs.check_programs, timeout_s=280)
     assert outcome.returncodes == (0,) * ranks, outcome.stderr
     for lines in outcome.results:
         *wrong, count = lines

@@ -16,6 +16,7 @@ import coconet as cc
 from coconet.backends.eager import EagerStep
 from coconet.backends.eager.pointwise import POINTWISE
 from coconet.backends.eager.table import CALLS
+from coconet.backends.table import BACKENDS, load_backend
 from coconet.errors import (
     DtypeError,
     GroupError,
@@ -75,6 +76,11 @@ def test_every_op_has_a_call():
     assert POINTWISE.keys() == {n for n, m in ELEMENTWISE.items() if m.tensors}
 
 
+@pytest.mark.parametrize("name", BACKENDS)
+def test_every_backend_loads(name):
+    assert callable(load_backend(name))
+
+
 def one_rank_step() -> EagerStep:
     g = cc.tensor("g", cc.f32, (4,), cc.Local(), DP)
     p = cc.tensor("p", cc.f32, (4,), cc.Replicated(), DP)
@@ -87,6 +93,14 @@ def test_one_rank_needs_no_process_group():
     p = np.ones(4, np.float32)
     assert one_rank_step()(np.ones(4, np.float32), p, 0.25) is None
     assert p.tolist() == [0.75] * 4
+
+
+def test_several_ranks_need_a_process_group(monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(GroupError) as error:
+        one_rank_step()
+    assert "init_process_group" in error.value.fix
 
 
 def test_scheduling_keeps_the_interface():

@@ -12,7 +12,8 @@ SURFACE = "coconet"  # `import coconet`: the public names, as a user sees them
 
 BELOW_API = {
     *("errors", "settings", "ir", "plan", "ops", "dsl", "schedule", "lower", "interp"),
-    *("cost", "runtime", "backends", "verification", "tune", "torch", "workloads", "viz"),
+    *("cost", "runtime", "backends", "verification", "tune", "torch", "workloads"),
+    "viz",
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
@@ -37,7 +38,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz": {"ir", "plan", "schedule", "cost", "tune"},
     "api": BELOW_API,
     "bench": BELOW_API | {"api", SURFACE},
-    "cli": BELOW_API | {"api", "bench", SURFACE},
+    "demo": BELOW_API | {"api", "bench", SURFACE},
+    "cli": BELOW_API | {"api", "bench", "demo", SURFACE},
     "__init__": BELOW_API | {"api"},
     "__main__": {"cli"},
 }
@@ -46,11 +48,11 @@ LAZILY = {"ir": {"api", "schedule"}, "dsl": {"api"}, "schedule": {"api"}}
 
 # Libraries that only some parts may know.
 KNOWN_TO: dict[str, set[str]] = {
-    "torch": {"torch", "backends/eager", "bench", "cli"},
+    "torch": {"torch", "backends/eager", "bench", "cli", "demo"},
     "triton": {"backends/triton"},
     "typer": {"cli"},
     "rich": {"bench", "cli", "viz"},
-    "jinja2": {"cli", "viz"},
+    "jinja2": {"cli", "demo", "viz"},
 }
 # The C backend meets torch only when a user passes tensors, so torch is there.
 KNOWN_LAZILY = {"backends": {"torch"}, "backends/c": {"torch"}}

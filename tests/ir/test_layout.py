@@ -1,5 +1,6 @@
 """Pieces: for every cut they cover the tensor, once, where the rule says."""
 
+import itertools
 from math import prod
 
 import numpy as np
@@ -28,7 +29,7 @@ def test_pieces_cover_and_do_not_overlap(shape, cut, ranks):
     borders = [domain.piece(rank, ranks) for rank in range(ranks)]
     assert borders[0][0] == 0
     assert borders[-1][1] == domain.extent
-    assert all(a[1] == b[0] for a, b in zip(borders, borders[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(borders))
     seen = np.concatenate([index[:, lo:hi].reshape(-1) for lo, hi in borders])
     assert sorted(seen) == list(range(prod(shape)))
 

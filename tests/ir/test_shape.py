@@ -24,7 +24,7 @@ from coconet.ir import (
 
 def test_dims_are_equal_by_name():
     B, S = dims("B S")
-    assert (B, S) == (Dim("B"), Dim("S"))
+    assert (Dim("B"), Dim("S")) == (B, S)
     assert B != S
     assert B != 1
     assert repr(B) == "B"

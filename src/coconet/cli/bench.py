@@ -6,8 +6,8 @@ from pathlib import Path
 
 import typer
 
-from coconet.bench.adam import parse_sizes, run_adam
 from coconet.bench.startup import run_startup
+from coconet.bench.workload import parse_sizes, run_workload
 
 __all__ = ["main"]
 
@@ -17,14 +17,14 @@ def main(workload: str, ranks: int, sizes: str, json: Path | None) -> int:
     if json is not None and not json.absolute().parent.is_dir():
         raise typer.BadParameter(f"{json.parent} is no directory", param_hint="--json")
     match workload:
-        case "adam":
+        case "adam" | "chain":
             try:
                 elements = parse_sizes(sizes)
             except ValueError as error:
                 raise typer.BadParameter(str(error), param_hint="--sizes") from None
-            run_adam(ranks, elements, json)
+            run_workload(workload, ranks, elements, json)
         case "startup":
             run_startup(json)
         case _:
-            raise typer.BadParameter(f"{workload!r} is neither adam nor startup")
+            raise typer.BadParameter(f"{workload!r} is not adam, chain or startup")
     return 0

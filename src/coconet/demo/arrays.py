@@ -16,6 +16,7 @@ from coconet.demo.listing import listing_of
 from coconet.demo.recipe import Recipe
 from coconet.demo.turns import take_turns
 from coconet.interp import run_program
+from coconet.interp.program import Arguments
 from coconet.ir import Domain
 from coconet.runtime.world import World
 from coconet.workloads.optimizers import ADAM_STATE, adam
@@ -27,9 +28,9 @@ Array = NDArray[np.float32]
 HYPER = {"lr": 1e-2, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
 NAMES = ("coconet, compiled", "the interpreter (numpy)")
 NOTES = (
-    "torch is not installed, so there is no model and no DDP here: the same Adam update "
-    "ran on arrays, beside the interpreter. pip install 'coconet[torch]' brings the "
-    "transformer.",
+    "torch is not installed, so there is no model and no DDP here: the same Adam "
+    "update ran on arrays, beside the interpreter. pip install 'coconet[torch]' brings "
+    "the transformer.",
     "Each rank pulls the parameter towards a target of its own; the loss is half the "
     "mean square of the distance, and forward+backward is a subtraction.",
     "The interpreter defines what a program means. It computes every rank in each "
@@ -103,7 +104,7 @@ class Interpreted:
         """Start at zeros."""
         self.rank, self.targets = world.rank, targets
         zeros = [np.zeros_like(target) for target in targets]
-        self.arrays = dict.fromkeys(("g", "p", "m", "v"), zeros)
+        self.arrays: dict[str, Sequence[Array]] = dict.fromkeys("gpmv", zeros)
 
     def prepare(self, step: int) -> None:
         """Note the step, which Adam counts from 1."""
@@ -117,10 +118,10 @@ class Interpreted:
     def iterate(self) -> None:
         """Compute the gradients, then the program on all ranks."""
         self.alone()
-        arguments = {**self.arrays, **HYPER, "t": self.t}
+        arguments: Arguments = {**self.arrays, **HYPER, "t": self.t}
         ranks, sizes = len(self.targets), {"N": self.targets[0].size}
         effects = run_program(adam, ranks, sizes, arguments).effects
-        self.arrays |= {name: list(arrays) for name, arrays in effects.items()}
+        self.arrays.update(effects)
 
     def loss(self) -> float:
         """Return this rank's loss before the last update."""

@@ -21,10 +21,10 @@ class Recipe:
     has_torch: bool = True
     steps: int = 200
     warm: int = 10
-    alone_every: int = 3
+    alone_every: int = 1
     seed: int = 2022
     lr: float = 1e-3
-    batch: int = 8
+    batch: int = 4
     context: int = 64
     layers: int = 4
     width: int = 144

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import jinja2
 
@@ -33,6 +34,7 @@ def page(facts: Facts, checks: list[Check]) -> str:
         checks=checks,
         passed=all(check.passed for check in checks),
         ratios=_ratios(facts),
+        machine=_machine(facts),
         losses=chart({reference.name: reference.losses, ours.name: ours.losses}),
         apart=chart({"difference": apart}, is_log=True, limit=FIRST_TOLERANCE),
         first=FIRST,
@@ -42,7 +44,13 @@ def page(facts: Facts, checks: list[Check]) -> str:
 def summary(facts: Facts, checks: list[Check]) -> str:
     """Return what is printed at the end."""
     ours, reference = facts.ours, facts.reference
-    head = ("median ms (p10..p90)", "iteration", "forward+backward", "the rest", "state")
+    head = (
+        "median ms (p10..p90)",
+        "iteration",
+        "forward+backward",
+        "the rest",
+        "state",
+    )
     rows = [head, _row(ours), _row(reference)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -54,8 +62,8 @@ def summary(facts: Facts, checks: list[Check]) -> str:
     return "\n".join(
         [
             *table,
-            f"The rest, exchange and update, takes {_ratios(facts)['rest']:.1f} times as "
-            f"long with {reference.name}.",
+            f"The rest, exchange and update, takes {reference.name} "
+            f"{_ratios(facts)['rest']} as long.",
             *("", "Schedule:", facts.listing.schedule, ""),
             *verdicts,
         ]
@@ -67,14 +75,38 @@ def _row(side: Side) -> tuple[str, ...]:
     return (side.name, *map(_spread, times), f"{_mebi(max(side.state_bytes))} a rank")
 
 
-def _ratios(facts: Facts) -> dict[str, float]:
-    """Return how many times ours the reference takes."""
+def _machine(facts: Facts) -> list[tuple[str, object]]:
+    """Return the facts about the machine, each as one line."""
+    return [
+        (name.removesuffix("_bytes").replace("_", " "), _in_words(name, value))
+        for name, value in facts.machine.items()
+    ]
+
+
+def _in_words(name: str, value: object) -> object:
+    match value:
+        case dict():
+            sizes = cast("dict[str, int]", value)
+            return ", ".join(f"{level} {_mebi(size)}" for level, size in sizes.items())
+        case int() if name.endswith("_bytes"):
+            return _mebi(value)
+        case _:
+            return value
+
+
+def _ratios(facts: Facts) -> dict[str, str]:
+    """Return how many times ours the reference takes, in words."""
     ours, reference = facts.ours, facts.reference
     return {
-        "iteration": reference.iteration.median_ms / ours.iteration.median_ms,
-        "rest": reference.rest.median_ms / ours.rest.median_ms,
-        "state": max(reference.state_bytes) / max(ours.state_bytes),
+        "iteration": _times(reference.iteration.median_ms, ours.iteration.median_ms),
+        "rest": _times(reference.rest.median_ms, ours.rest.median_ms),
+        "state": _times(max(reference.state_bytes), max(ours.state_bytes)),
     }
+
+
+def _times(reference: float, ours: float) -> str:
+    # A difference of two times may be lost in their noise.
+    return f"{reference / ours:.1f} times" if ours > 0 else "immeasurably many times"
 
 
 def _spread(spread: Spread) -> str:

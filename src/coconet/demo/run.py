@@ -6,7 +6,7 @@ import importlib.util
 import json
 import tempfile
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from coconet.bench.machine import machine, versions

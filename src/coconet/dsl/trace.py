@@ -157,13 +157,13 @@ def _with_names(arguments: list[Value], computed: list[Value]) -> dict[Value, Va
             )
         taken.add(value.name)
     named: dict[Value, Value] = {value: value for value in arguments}
+    numbers: dict[str, int] = {}
     for value in computed:
-        base = _base_name(value)
-        number = 1 if not base or base in taken else 0
-        unique = base
-        while number and (not unique or unique in taken):
-            number += 1
-            unique = f"{base}_{number}" if base else f"_{number - 1}"
+        base = unique = _base_name(value)
+        while not unique or unique in taken:
+            number = numbers.get(base, 1 if base else 0) + 1
+            numbers[base] = number
+            unique = f"{base}_{number}"
         taken.add(unique)
         inputs = tuple(named[source] for source in value.inputs)
         named[value] = replace(value, name=unique, inputs=inputs)

@@ -192,7 +192,8 @@ class _Machine:
                 case Apply(result, primitive, args):
                     with np.errstate(all="ignore"):
                         value = PRIMITIVES[primitive].array(*map(operand, args))
-                    registers[result] = np.asarray(value).astype(result.dtype.numpy)
+                        value = np.asarray(value).astype(result.dtype.numpy)
+                    registers[result] = value
                 case Store(name, peer, index, source):
                     where = chosen if index is Index.GLOBAL else pieces
                     value = np.broadcast_to(operand(source), where.shape)

@@ -54,7 +54,8 @@ def _group_name(program: Program, ranks: int) -> str:
 class _Lowering:
     def __init__(self, program: Program, group: str, ranks: int) -> None:
         self.program = program
-        self.plan = PlanBuilder(program.name, group, ranks)
+        at = next((value.at for value in program.values if value.at), "")
+        self.plan = PlanBuilder(program.name, group, ranks, at)
         self.scalars = {value: i for i, value in enumerate(program.scalars)}
         self.consts: dict[Value, int] = {}
         self.buffers: dict[Value, Buffer] = {}

@@ -33,15 +33,16 @@ __all__ = ["PlanBuilder", "TileBuilder"]
 class PlanBuilder:
     """Collects buffers, scalar expressions and instructions."""
 
-    def __init__(self, name: str, group: str, ranks: int) -> None:
-        """Start an empty plan for this many ranks."""
+    def __init__(self, name: str, group: str, ranks: int, at: str = "") -> None:
+        """Start an empty plan for this many ranks; `at` is the program's line."""
         self.name = name
         self.group = group
         self.ranks = ranks
         self._buffers: dict[str, Buffer] = {}
         self._consts: dict[tuple[ScalarExpr, str], int] = {}
         self._body: list[Instruction] = []
-        self._waits: list[str] = [f"arrival of program {name!r}"]
+        where = f" ({at})" if at else ""
+        self._waits: list[str] = [f"arrival of program {name!r}{where}"]
 
     def buffer(
         self, name: str, dtype: DType, shape: Shape, cut: Cut | None, role: Role

@@ -41,7 +41,8 @@ class Reorder(Transform):
     After
         m_s = slice_(m, FLAT)
         m1_s = x + m_s
-        m1 = update(m, all_gather(m1_s))
+        m1_ag = all_gather(m1_s)
+        m1 = update(m, m1_ag)
         y_s = m1_s * x
         y = all_gather(y_s)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import compress
 from typing import Any, NoReturn
 
 import torch
@@ -22,6 +23,8 @@ from coconet.torch.flat import Bound, Flat
 from coconet.torch.refuse import refuse_kinds, refuse_overlaps, refuse_wrapped
 from coconet.torch.schedule import Scheduler, fused, one_kernel, schedule_of
 from coconet.torch.shared import Shared, compiled
+from coconet.torch.state import load_state, whole_state
+from coconet.torch.vote import Vote
 from coconet.torch.workloads import Variant, reduced
 
 __all__ = ["Optimizer"]
@@ -67,12 +70,13 @@ class Optimizer(torch.optim.Optimizer, ABC):
         if max_norm is not None and not max_norm > 0:
             raise ValueError(f"max_norm is positive or None, got {max_norm!r}")
         self._flats: list[Flat] = []
+        self._inside: set[torch.Tensor] = set()
         super().__init__(params, defaults)
         self._reduction, self._max_norm, self._schedule = reduction, max_norm, schedule
         self._world = world_of(group)
         self._shared = Shared(self._world)
+        self._vote = Vote(self._shared)
         self._compiled: dict[Program, tuple[Any, Schedule]] = {}
-        self._has_warned: set[str] = set()
         self._num_calls = 0
         self.total_norm: float | None = None
         self._lay_out()
@@ -98,13 +102,13 @@ class Optimizer(torch.optim.Optimizer, ABC):
         refuse_overlaps(everything)
         refuse_wrapped(everything)
         for group in self.param_groups[len(self._flats) :]:
-            inside = [p for p in group["params"] if _takes_part(p)]
+            params: list[torch.Tensor] = group["params"]
+            self._inside.update(p for p in params if p.requires_grad)
+            inside = [param for param in params if param in self._inside]
             self._flats.append(Flat(inside, self._world, self._shared))
             self._bound(self._flats[-1], group)
-        inside = {id(param) for flat in self._flats for param in flat.params}
-        self._outside = [param for param in everything if id(param) not in inside]
-        self._mine: list[bool] = []  # unknown: the next step begins with a vote
-        self._present: list[bool] = []
+        self._frozen = [param for param in everything if param not in self._inside]
+        self._vote.forget()
         self._copied_bytes = [0] * len(self._flats)
 
     def _parameters(self) -> Iterator[torch.Tensor]:
@@ -116,15 +120,18 @@ class Optimizer(torch.optim.Optimizer, ABC):
         if hasattr(self, "_shared"):
             self._lay_out()
 
-    def _thaw(self) -> None:
-        """Lay everything out anew: a parameter that was frozen has a gradient now."""
-        state = self._whole_state()
+    def _thaw(self, params: Iterable[torch.Tensor]) -> None:
+        """Lay everything out anew, with parameters that were frozen."""
+        state = self.state | whole_state(self._flats, counts_steps=self._counts_steps)
         self._shared.wait()  # everybody has read
+        self._inside.update(params)
         self._flats = []
         self._lay_out()
         self._take_state(state)
 
-    def _bound(self, flat: Flat, group: ParamGroup, *, is_masked: bool = False) -> Bound:
+    def _bound(
+        self, flat: Flat, group: ParamGroup, *, is_masked: bool = False
+    ) -> Bound:
         """Return the step of a group, compiled and bound to its buffers."""
         variant = Variant(
             reduction=self._reduction,
@@ -157,17 +164,20 @@ class Optimizer(torch.optim.Optimizer, ABC):
                 loss = closure()
         with torch.no_grad():
             self._unscale()
-            self._num_calls = 0
+            self._shared.num_calls = 0
             self._step()
+        self._num_calls = self._shared.num_calls
         self._copied_bytes = [flat.take_copied_bytes() for flat in self._flats]
         return loss
 
     def _unscale(self) -> None:
         """Divide the gradients by the scale that GradScaler left to us."""
         scale: torch.Tensor | None = getattr(self, "grad_scale", None)
-        grads = [param.grad for param in self._parameters() if param.grad is not None]
-        if scale is not None and grads:
-            torch._foreach_mul_(grads, scale.double().reciprocal().float())
+        if scale is not None:
+            inverse = scale.double().reciprocal().float()
+            for param in self._parameters():
+                if param.grad is not None:
+                    param.grad.mul_(inverse)
 
     def _step(self) -> None:
         """Take a step; first all ranks vote if one of them has news.
@@ -175,96 +185,50 @@ class Optimizer(torch.optim.Optimizer, ABC):
         A rank without news starts the step at once.  Where another starts a vote, their
         arrivals tell both, and then all vote: so the usual step needs no vote.
         """
+        vote = self._vote
         mine = [has for flat in self._flats for has in flat.collect()]
-        mine += [param.grad is not None for param in self._outside]
+        mine += [param.grad is not None for param in self._frozen]
         has_inf = bool(getattr(self, "found_inf", False))
-        has_news = has_inf or mine != self._mine or not any(self._present)
+        if not vote.mine:
+            refuse_wrapped(self._parameters())
         try:
-            if not has_news:
+            if not vote.has_news(mine, has_inf=has_inf):
                 self._run()
                 return
-            infs, _ = self._vote(mine, has_inf, has_news)
+            infs, _ = vote.hold(mine, has_inf=has_inf)
         except RanksDisagree:
-            infs, news = self._vote(mine, has_inf, has_news)
+            infs, news = vote.hold(mine, has_inf=has_inf)
             if not news:
                 raise  # they differ in something else
-        if infs:
-            if not has_inf:
-                self._warn(
-                    "another rank found inf: the step is skipped on all ranks, but "
-                    "torch's GradScaler lowers the scale only there; "
-                    "coconet.torch.amp.GradScaler lowers it everywhere"
-                )
-        elif any(self._present[len(mine) - len(self._outside) :]):
-            self._thaw()
+        if infs or not any(vote.present):
+            return
+        of_frozen = vote.present[len(mine) - len(self._frozen) :]
+        thawed = list(compress(self._frozen, of_frozen))
+        if thawed:
+            self._thaw(thawed)
             self._step()
-        elif any(self._present):
+        else:
             self._run()
-
-    def _vote(
-        self, mine: list[bool], has_inf: bool, has_news: bool
-    ) -> tuple[bool, bool]:
-        """Agree on which gradients there are; return whether any has inf, or news."""
-        if not self._mine:
-            refuse_wrapped(self._parameters())
-        *counts, infs, news = self._sum([*mine, has_inf, has_news])
-        self._mine, self._present = mine, [count > 0 for count in counts]
-        lacking = [
-            number
-            for number, (has, count) in enumerate(zip(mine, counts, strict=True))
-            if count and not has
-        ]
-        if lacking:
-            self._warn(
-                f"gradients that are None here but not on other ranks count as zeros: "
-                f"{len(lacking)} of {len(mine)}, the first of shape "
-                f"{list(self._in_order()[lacking[0]].shape)}"
-            )
-        return infs > 0, news > 0
-
-    def _in_order(self) -> list[torch.Tensor]:
-        """Return all parameters in the order of a vote."""
-        inside = [param for flat in self._flats for param in flat.params]
-        return inside + self._outside
-
-    def _sum(self, numbers: Sequence[float]) -> list[float]:
-        self._num_calls += 1
-        return self._shared.sum(numbers)
 
     def _run(self) -> None:
         """Run the programs of all groups on the parameters that have gradients."""
         scale = {} if self._max_norm is None else {"scale": self._clip()}
-        present = iter(self._present)
+        present = iter(self._vote.present)
         written: list[torch.Tensor] = []
         for flat, group in zip(self._flats, self.param_groups, strict=True):
             taking = [number for number in range(len(flat.params)) if next(present)]
-            for scalars, numbers in self._passes(flat, group, taking):
+            scalars_at = partial(self._scalars, group)
+            for scalars, numbers in flat.passes(taking, scalars_at):
                 is_masked = len(numbers) < len(flat.params)
                 bound = self._bound(flat, group, is_masked=is_masked)
                 if is_masked:
                     flat.set_mask(bound, numbers)
-                self._num_calls += 1
+                self._shared.num_calls += 1
                 bound.call(**scalars, **scale)
             for number in taking:
                 flat.ages[number] += 1
                 written.append(flat.params[number])
         torch.autograd.graph.increment_version(written)
-
-    def _passes(
-        self, flat: Flat, group: ParamGroup, taking: list[int]
-    ) -> list[tuple[dict[str, float], list[int]]]:
-        """Return the parameters that take a step, those with equal scalars together."""
-        by_age: dict[int, list[int]] = {}
-        for number in taking:
-            by_age.setdefault(flat.ages[number], []).append(number)
-        passes: list[tuple[dict[str, float], list[int]]] = []
-        for age, numbers in sorted(by_age.items()):
-            scalars = self._scalars(group, age)
-            if passes and passes[-1][0] == scalars:
-                passes[-1][1].extend(numbers)
-            else:
-                passes.append((scalars, numbers))
-        return passes
 
     def _clip(self) -> float:
         """Reduce the gradients; return by what to scale them so that max_norm holds."""
@@ -272,29 +236,25 @@ class Optimizer(torch.optim.Optimizer, ABC):
         square = 0.0
         for flat in self._flats:
             bound = self._bound_to(flat, reduced(self._reduction), one_kernel)
-            self._num_calls += 1
+            self._shared.num_calls += 1
             bound.call()
             square += flat.piece_norm() ** 2
-        self.total_norm = math.sqrt(self._sum([square])[0])
+        self.total_norm = math.sqrt(self._shared.sum([square])[0])
         scale = self._max_norm / (self.total_norm + 1e-6)
         return 1.0 if scale >= 1 else scale  # NaN stays, as in clip_grad_norm_
 
     def agree_on_inf(self, found: bool) -> bool:
-        """Return whether any rank found an inf; for GradScaler, called on every rank."""
+        """Return whether any rank found an inf; every rank calls it, for GradScaler."""
         return bool(self._shared.sum([found])[0])
-
-    def _warn(self, text: str) -> None:
-        """Warn once."""
-        if text[:20] not in self._has_warned:
-            self._has_warned.add(text[:20])
-            warnings.warn(text, stacklevel=2)
 
     # ---- state ----
 
     def state_dict(self) -> dict[str, Any]:
         """Return what torch's optimizer would: whole tensors; needs no other rank."""
         kept = self.state
-        self.state = defaultdict(dict, {**kept, **self._whole_state()})
+        self.state = defaultdict(
+            dict, kept | whole_state(self._flats, counts_steps=self._counts_steps)
+        )
         try:
             return super().state_dict()
         finally:
@@ -310,28 +270,16 @@ class Optimizer(torch.optim.Optimizer, ABC):
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
-        state, self.state = self.state, defaultdict(dict)
-        self._take_state(state)
-        self.state.update((p, state[p]) for p in self._outside if p in state)
+        self._take_state(self.state)
         self._shared.wait()  # everybody's pieces are there
 
-    def _whole_state(self) -> dict[torch.Tensor, dict[str, Any]]:
-        found: dict[torch.Tensor, dict[str, Any]] = {}
-        for flat in self._flats:
-            each = zip(flat.params, flat.ages, flat.state_of_each(), strict=True)
-            for param, age, kept in each:
-                if age and kept:
-                    step = {"step": torch.tensor(float(age))}
-                    found[param] = step | kept if self._counts_steps else kept
-        return found
-
-    def _take_state(self, state: Mapping[torch.Tensor, Mapping[str, Any]]) -> None:
+    def _take_state(self, state: Mapping[torch.Tensor, dict[str, Any]]) -> None:
+        """Keep our pieces of whole state, and what belongs to frozen parameters."""
         for flat, group in zip(self._flats, self.param_groups, strict=True):
             self._bound(flat, group)  # makes room
-            given = [state.get(param, {}) for param in flat.params]
-            flat.load_state(given)
-            flat.ages = [_age(kept) for kept in given]
-            flat.restore()
+            load_state(flat, state)
+        of_frozen = {p: state[p] for p in self._frozen if p in state}
+        self.state = defaultdict(dict, of_frozen)
 
     def explain(self) -> Explanation:
         """Say what was applied, and what the last step took; print it."""
@@ -341,7 +289,7 @@ class Optimizer(torch.optim.Optimizer, ABC):
             reduction=self._reduction,
             max_norm=self._max_norm,
             num_calls=self._num_calls,
-            num_frozen=len(self._outside),
+            num_frozen=len(self._frozen),
             groups=tuple(
                 GroupExplanation.of(flat, self._bound(flat, group), copied_bytes)
                 for flat, group, copied_bytes in zip(
@@ -349,14 +297,3 @@ class Optimizer(torch.optim.Optimizer, ABC):
                 )
             ),
         )
-
-
-def _takes_part(param: torch.Tensor) -> bool:
-    return param.requires_grad or param.grad is not None
-
-
-def _age(kept: Mapping[str, Any]) -> int:
-    """Return how many steps a parameter's state has seen; momentum counts as one."""
-    if "step" in kept:
-        return int(kept["step"])
-    return int(any(value is not None for value in kept.values()))

@@ -29,8 +29,8 @@ def world_of(group: dist.ProcessGroup | World | None = None) -> World:
            `coconet run`, `spawn` or torchrun launched
 
     Blocks  on first use, until every rank of the group is there
-    Raises  GroupError if this process is not in the group; UnsupportedError if its ranks
-            are on several hosts; and as coconet.init does
+    Raises  GroupError if this process is not in the group; UnsupportedError if its
+            ranks are on several hosts; and as coconet.init does
     """
     if isinstance(group, World):
         return group
@@ -54,7 +54,7 @@ def _meet(group: Any) -> World:
         )
     if _is_launched_alike(group, rank, size):
         return init()
-    token = torch.tensor(list(secrets.token_bytes(16)), dtype=torch.uint8)
+    token: Any = torch.tensor(list(secrets.token_bytes(16)), dtype=torch.uint8)
     dist.broadcast(token, group=group, group_src=0)
     run = "torch-" + bytes(token.tolist()).hex()
     defaults = settings()
@@ -75,8 +75,9 @@ def _is_launched_alike(group: Any, rank: int, size: int) -> bool:
     if is_alike and place is not None:
         is_alike = (place.rank, place.size) == (rank, size)
     host = uuid.UUID(BOOT_ID.read_text().strip()).int % 2**62
-    facts = torch.tensor([int(is_alike), host, -host])
-    dist.all_reduce(facts, dist.ReduceOp.MIN, group=group)
+    facts: Any = torch.tensor([int(is_alike), host, -host])
+    torch_dist: Any = dist
+    torch_dist.all_reduce(facts, dist.ReduceOp.MIN, group=group)
     all_alike, least, most = facts.tolist()
     if least != -most:
         raise UnsupportedError(

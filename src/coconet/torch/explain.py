@@ -69,7 +69,7 @@ class Explanation:
     """An optimizer; print it.
 
     num_calls   in the last step, in which all ranks meet: one for each group, more to
-                clip, to agree on missing gradients, and for parameters that skipped steps
+                clip, to agree on missing gradients, and for parameters that skip steps
     num_frozen  parameters that are left where they are
     """
 
@@ -92,5 +92,7 @@ class Explanation:
                 f"clipped to norm {self.max_norm:g}: one call per group reduces the "
                 "gradients, one adds the ranks' squares, then the step"
             )
-        lines += [f"group {number}: {group}" for number, group in enumerate(self.groups)]
+        lines += [
+            f"group {number}: {group}" for number, group in enumerate(self.groups)
+        ]
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The parameters of one group end to end in symmetric memory, with what belongs to them.
+"""The parameters of one group end to end in symmetric memory, and what belongs to them.
 
 Parameters and gradients are views of two flat buffers that every rank can address.
 Optimizer state lies in pieces: on each rank those elements that it updates.
@@ -10,7 +10,7 @@ import hashlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +33,8 @@ __all__ = ["Bound", "Flat"]
 class State:
     """One kind of optimizer state: `own` is what this rank keeps.
 
-    pieces  (rank, lo, hi, offset) of those that make up the whole: elements [lo, hi) lie
-            at this offset of that rank's segment
+    pieces  (rank, lo, hi, offset) of those that make up the whole: elements [lo, hi)
+            lie at this offset of that rank's segment
     """
 
     own: NDArray[np.float32]
@@ -92,7 +92,7 @@ class Flat:
 
     def _views(self, flat: NDArray[Any]) -> list[torch.Tensor]:
         """Return a flat array as the parameters, each in its memory format."""
-        whole = torch.from_numpy(flat)
+        whole = torch.as_tensor(flat)
         return [
             whole.as_strided(param.size(), strides, lo)
             for param, strides, (lo, _) in zip(
@@ -116,7 +116,7 @@ class Flat:
         if others:
             raise RanksDisagree(
                 "ranks optimize parameters of different shapes",
-                got=f"rank {self._world.rank}: {len(self.params)}, {self.numel} elements",
+                got=f"here {len(self.params)} of {self.numel} elements",
                 need="the same model on every rank",
                 ranks=others,
             )
@@ -142,9 +142,10 @@ class Flat:
 
             return hook
 
+        params: list[Any] = self.params
         handles = [
             param.register_post_accumulate_grad_hook(hook_of(number))
-            for number, param in enumerate(self.params)
+            for number, param in enumerate(params)
             if param.requires_grad
         ]
         weakref.finalize(self, _remove, handles).atexit = False
@@ -187,8 +188,9 @@ class Flat:
 
     def piece_norm(self) -> float:
         """Return the 2-norm of this rank's piece of the reduced gradient."""
-        piece = torch.from_numpy(self._arrays["a"])
-        return float(torch.linalg.vector_norm(piece, dtype=torch.float64))
+        linalg: Any = torch.linalg
+        piece = torch.as_tensor(self._arrays["a"])
+        return float(linalg.vector_norm(piece, dtype=torch.float64))
 
     # ---- programs ----
 
@@ -232,6 +234,20 @@ class Flat:
             return 0, self.numel
         return Domain.of((self.numel,), layout.cut).piece(rank, self._world.size)
 
+    def passes(
+        self, taking: Iterable[int], scalars_at: Callable[[int], dict[str, float]]
+    ) -> list[tuple[dict[str, float], list[int]]]:
+        """Return the parameters that take a step, those with equal scalars together."""
+        by_scalars: list[tuple[dict[str, float], list[int]]] = []
+        taking = sorted(taking, key=self.ages.__getitem__)
+        for age, numbers in groupby(taking, key=self.ages.__getitem__):
+            scalars = scalars_at(age)
+            if by_scalars and by_scalars[-1][0] == scalars:
+                by_scalars[-1][1].extend(numbers)
+            else:
+                by_scalars.append((scalars, list(numbers)))
+        return by_scalars
+
     def set_mask(self, bound: Bound, numbers: Iterable[int]) -> None:
         """Let a masked program change these parameters only."""
         mask = self._arrays["mask"]
@@ -261,7 +277,7 @@ class Flat:
         return found
 
     def load_state(self, given: Sequence[Mapping[str, Any]]) -> None:
-        """Keep this rank's pieces of the state of each parameter; what is missing is 0."""
+        """Keep this rank's pieces of each parameter's state; what is missing is 0."""
         for name, state in self.states.items():
             whole = np.zeros((self.numel,), np.float32)
             for kept, view in zip(given, self._views(whole), strict=True):

@@ -90,7 +90,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """torch.optim.AdamW on the mean gradient of all ranks: weight decay is decoupled."""
+    """torch.optim.AdamW on the mean gradient of all ranks: decoupled weight decay."""
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ def refuse_overlaps(params: Sequence[torch.Tensor]) -> None:
     spans = sorted(
         (*_span(param), number) for number, param in enumerate(params) if param.numel()
     )
-    for (_, end, one), (start, _, other) in zip(spans, spans[1:], strict=False):
+    for (_, end, one), (start, _, other) in pairwise(spans):
         if start < end:
             raise ProgramError(
                 "two parameters share memory, and would be torn apart",

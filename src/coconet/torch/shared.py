@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from coconet.lower import lower
 from coconet.runtime.world import World
 from coconet.torch.schedule import one_kernel
 from coconet.torch.workloads import shared
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 __all__ = ["Shared", "compiled"]
 
@@ -28,13 +25,17 @@ def compiled(program: Program, world: World) -> Any:
 class Shared:
     """Numbers that every rank of a world adds to; every method is called on all ranks.
 
-    Integers are exact up to 2**53.  Blocks until every rank calls.
-    Raises RanksDisagree if another rank does something else meanwhile.
+    Integers are exact up to 2**53.
+
+    Fields  num_calls  that all ranks made together; the optimizer counts its own here
+    Blocks  until every rank calls
+    Raises  RanksDisagree if another rank does something else meanwhile
     """
 
     def __init__(self, world: World) -> None:
         """Compile the sum."""
         self._world = world
+        self.num_calls = 0
         self._step = compiled(one_kernel(shared()).program, world)
         self._bound: dict[int, tuple[Any, Any, Any]] = {}
 
@@ -46,6 +47,7 @@ class Shared:
             self._bound[count] = x, total, self._step.bind(x=x, total=total)
         x, total, step = self._bound[count]
         x[:] = numbers
+        self.num_calls += 1
         step()
         return total.tolist()
 
@@ -55,7 +57,9 @@ class Shared:
         table = np.zeros((world.size, len(row)))
         table[world.rank] = row
         whole = [int(number) for number in self.sum(table.reshape(-1))]
-        return [whole[start : start + len(row)] for start in range(0, len(whole), len(row))]
+        return [
+            whole[start : start + len(row)] for start in range(0, len(whole), len(row))
+        ]
 
     def wait(self) -> None:
         """Wait until every rank is here."""

@@ -22,7 +22,6 @@ from coconet.ops.elementwise import wide_dtype
 __all__ = ["all_gather", "all_reduce", "reduce_scatter"]
 
 _distributed: Any = torch.distributed  # it annotates few parameters
-_pad: Any = torch.nn.functional.pad
 
 _ENGINE_OPS: dict[str, Any] = {
     "sum": _distributed.ReduceOp.SUM,
@@ -77,8 +76,8 @@ def all_gather(place: Place, value: Value, x: Tensor) -> Tensor:
         return x.reshape(shape)
     domain = Domain.of(shape, layout.cut)
     lo, hi = domain.piece(place.rank, place.ranks)
-    split = x.reshape(domain.outer, hi - lo, domain.inner).contiguous()
-    mine = _padded(split.view(torch.uint8), domain.piece(0, place.ranks)[1])
+    split = x.reshape(domain.outer, hi - lo, domain.inner)
+    mine = _padded(split, domain.piece(0, place.ranks)[1]).view(torch.uint8)
     blocks = mine.new_empty(place.ranks, *mine.shape)
     _distributed.all_gather(list(blocks.unbind()), mine, group=place.group)
     columns = blocks.transpose(0, 1).flatten(1, 2)[:, : domain.extent]
@@ -106,6 +105,10 @@ def _combined(
 
 
 def _padded(x: Tensor, extent: int) -> Tensor:
-    """Return x with its middle dim made this long."""
-    missing = extent - x.shape[1]
-    return _pad(x, (0, 0, 0, missing)) if missing else x
+    """Return x, contiguous, with its middle dim made this long."""
+    outer, length, inner = x.shape
+    if length == extent:
+        return x.contiguous()
+    padded = x.new_zeros(outer, extent, inner)
+    padded[:, :length] = x
+    return padded

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +18,8 @@ from coconet.ops.elementwise import wide_dtype
 __all__ = ["POINTWISE", "cast", "elementwise", "where"]
 
 Call = Callable[..., Tensor]
+
+_torch: Any = torch  # torch annotates few parameters
 
 
 def elementwise(place: Place, value: Value, *operands: Operand) -> Tensor:
@@ -100,8 +104,16 @@ def _relu(x: Tensor) -> Tensor:
     return _maximum(x, x.new_zeros(()))
 
 
+def _sqrt(x: Tensor) -> Tensor:
+    if x.device.type != "cpu":
+        return torch.sqrt(x)
+    # torch's is MKL's there, one ulp off for 0.6 % of f32 (measured with torch 2.13)
+    with np.errstate(invalid="ignore"):
+        return _torch.from_numpy(np.asarray(np.sqrt(x.numpy())))
+
+
 def _rsqrt(x: Tensor) -> Tensor:
-    return torch.div(x.new_ones(()), torch.sqrt(x))
+    return torch.div(x.new_ones(()), _sqrt(x))
 
 
 POINTWISE: dict[str, Call] = {
@@ -111,7 +123,7 @@ POINTWISE: dict[str, Call] = {
     "div": torch.div,
     "neg": torch.neg,
     "abs": torch.abs,
-    "sqrt": torch.sqrt,
+    "sqrt": _sqrt,
     "rsqrt": _rsqrt,
     "relu": _relu,
     "minimum": _minimum,

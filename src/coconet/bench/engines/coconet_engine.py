@@ -16,9 +16,10 @@ from coconet.bench.engines.engine import (
     parameter,
 )
 from coconet.ir import Domain
+from coconet.workloads.chain import random_chain
 from coconet.workloads.optimizers import ADAM_STATE, adam
 
-__all__ = ["Coconet", "engine"]
+__all__ = ["Chain", "Coconet", "engine"]
 
 
 class Coconet:
@@ -58,6 +59,32 @@ def engine(schedule: str) -> partial[Coconet]:
 
 
 fused = engine("fused_sliced")
-one_shot = engine("one_shot")
 local_fused = engine("local_fused")
 unfused = engine("as_written")
+
+
+class Chain:
+    """A random chain of element-wise ops with the traffic of an Adam step.
+
+    Drawn anew at every size, so that no kernel was written with it in mind.
+    """
+
+    def __init__(self, place: Place) -> None:
+        """Join the world that the driver's environment describes."""
+        self.world = cc.init()
+
+    def prepare(self, elements: int) -> Ready:
+        """Return the step for tensors of that many elements."""
+        world, program = self.world, random_chain(seed=elements)
+        step = cc.compile(cc.library(program, state=("m", "v"))["fused_sliced"])
+        piece = Domain.of((elements,), cc.FLAT).piece_numel(world.rank, world.size)
+        sizes = {"g": elements, "p": elements, "m": piece, "v": piece}
+        tensors = {n: cc.empty((size,), cc.f32, world) for n, size in sizes.items()}
+        for array in tensors.values():
+            array[:] = 0.5
+        bound = step.bind(sizes={"N": elements}, **tensors)
+        return Ready(partial(bound, a=0.25), f"fused_sliced, chain of seed {elements}")
+
+    def close(self) -> None:
+        """Leave the world."""
+        self.world.close()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from coconet.bench.engines.engine import Engine, Place
 
-__all__ = ["ENGINES", "Entry", "installed", "open_engine"]
+__all__ = ["ENGINES", "WORKLOADS", "Entry", "installed", "open_engine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,24 @@ class Entry:
 # cores moves 13 GB/s per core as it comes and 24 GB/s with this.
 _STREAMING_MEMCPY = "GLIBC_TUNABLES=glibc.cpu.x86_non_temporal_threshold=0x100000"
 
+WORKLOADS = {
+    "adam": (
+        "coconet",
+        "coconet-unfused",
+        "coconet-local-fused",
+        "gloo+torch-adam-fused",
+        "gloo-rs-adam-ag",
+        "copy",
+    ),
+    "chain": ("coconet-chain", "copy"),
+}
+"""The engines that are timed beside each other, by workload."""
+
 ENGINES = {
     "coconet": Entry("coconet_engine", "fused"),
     "coconet-unfused": Entry("coconet_engine", "unfused"),
+    "coconet-local-fused": Entry("coconet_engine", "local_fused"),
+    "coconet-chain": Entry("coconet_engine", "Chain"),
     "gloo+torch-adam-fused": Entry("gloo_adam", "GlooAdam", needs="torch"),
     "gloo-rs-adam-ag": Entry("gloo_rs_ag", "GlooRsAg", needs="torch"),
     "copy": Entry("copy", "Copy", environment=(_STREAMING_MEMCPY,)),

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coconet.bench.adam import compare, parse_sizes, run_adam
 from coconet.bench.engines.engine import gradient, least_bytes, parameter
+from coconet.bench.workload import compare, parse_sizes, run_workload
 from coconet.errors import VerificationError
 
 
@@ -58,7 +58,7 @@ def test_compare_names_the_engine_and_rank_that_differ() -> None:
 
 def test_an_engine_that_does_not_exist_is_refused_before_any_starts() -> None:
     with pytest.raises(ValueError, match="mpi"):
-        run_adam(2, [1], engines=["copy", "mpi"])
+        run_workload("adam", 2, [1], engines=["copy", "mpi"])
 
 
 @pytest.mark.multiproc
@@ -68,7 +68,7 @@ def test_the_gloo_engines_and_copy_run_and_agree(
     pytest.importorskip("torch")
     names = ["gloo+torch-adam-fused", "gloo-rs-adam-ag", "copy"]
     path = tmp_path / "adam.json"
-    records = run_adam(2, [1, 1001], path, engines=names, time_box_s=1.0)
+    records = run_workload("adam", 2, [1, 1001], path, engines=names, time_box_s=1.0)
     assert [(r.elements, r.name) for r in records] == [
         (elements, name) for elements in (1, 1001) for name in names
     ]

@@ -1,4 +1,4 @@
-"""The workload `adam`: one f32 Adam step, the all-reduce of the gradient included."""
+"""The workloads: an Adam step with its all-reduce, and a chain never seen before."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from coconet.bench.driver import Crew, open_crews, take_turns
 from coconet.bench.engines.engine import least_bytes
-from coconet.bench.engines.table import ENGINES, installed
+from coconet.bench.engines.table import ENGINES, WORKLOADS, installed
 from coconet.bench.machine import machine, versions
 from coconet.bench.record import Record, record, write_json
 from coconet.errors import VerificationError
 
-__all__ = ["compare", "parse_sizes", "run_adam"]
+__all__ = ["compare", "parse_sizes", "run_workload"]
 
 _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _TOLERANCE = 1e-5
@@ -38,7 +38,8 @@ def parse_sizes(text: str) -> list[int]:
     return sizes
 
 
-def run_adam(
+def run_workload(
+    workload: str,
     ranks: int,
     sizes: Sequence[int],
     json_path: Path | None = None,
@@ -54,7 +55,7 @@ def run_adam(
             PeerFailed, CollectiveTimeout  a worker failed
             ValueError  no engine has such a name
     """
-    names = list(ENGINES if engines is None else engines)
+    names = list(WORKLOADS[workload] if engines is None else engines)
     if unknown := set(names) - set(ENGINES):
         raise ValueError(f"engines are {list(ENGINES)}, not {sorted(unknown)}")
     for name in set(names) - set(installed()):
@@ -64,7 +65,7 @@ def run_adam(
     with open_crews(names, ranks) as crews:
         print(_header(names))
         for elements in sizes:
-            row = _measure(crews, elements, ranks=ranks, time_box_s=time_box_s)
+            row = _measure(workload, crews, elements, ranks, time_box_s)
             print(_line(row), flush=True)
             records += row
     if json_path is not None:
@@ -104,7 +105,11 @@ def _parse_size(text: str) -> int:
 
 
 def _measure(
-    crews: Sequence[Crew], elements: int, *, ranks: int, time_box_s: float
+    workload: str,
+    crews: Sequence[Crew],
+    elements: int,
+    ranks: int,
+    time_box_s: float,
 ) -> list[Record]:
     schedules: dict[str, str] = {}
     parameters: dict[str, list[list[float]]] = {}
@@ -118,7 +123,7 @@ def _measure(
     return [
         record(
             samples_s,
-            workload="adam",
+            workload=workload,
             elements=elements,
             dtype="f32",
             ranks=ranks,

@@ -1,0 +1,66 @@
+"""F1, F2, F4 on a compiled program: detected, named, all exit, nothing left behind."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from coconet.runtime.testing import Outcome, run_ranks
+
+pytestmark = pytest.mark.multiproc
+
+
+@pytest.fixture(scope="module")
+def victims() -> ModuleType:
+    path = Path(__file__).parent / "victims.py"
+    spec = importlib.util.spec_from_file_location("fault_victims", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def survivors(outcome: Outcome, victim: int) -> list[str]:
+    """Return what the other ranks printed; all ranks have ended, none with success."""
+    assert all(code != 0 for code in outcome.returncodes)
+    assert outcome.leaks == ()
+    return [text for rank, text in enumerate(outcome.stderr) if rank != victim]
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_killed_rank_is_named_with_operation_and_line(victims, victim):
+    outcome = run_ranks(3, victims.step_until, victim, "kill", timeout_s=60)
+    for text in survivors(outcome, victim):
+        assert "PeerFailed" in text
+        assert re.search(rf"rank {victim}\b", text)
+        assert re.search(r"adam.*optimizers\.py:\d+", text)
+    assert outcome.wall_s < 30
+
+
+def test_a_raising_rank_is_quoted(victims):
+    outcome = run_ranks(2, victims.step_until, 1, "raise", timeout_s=60)
+    (text,) = survivors(outcome, 1)
+    assert "PeerFailed" in text
+    assert "a bad batch on this rank" in text
+
+
+@pytest.mark.parametrize("what", ["stop", "sleep"])
+def test_a_hung_rank_ends_the_wait_at_the_deadline(victims, what):
+    outcome = run_ranks(2, victims.step_until, 1, what, timeout_s=60)
+    (text,) = survivors(outcome, 1)
+    assert "CollectiveTimeout" in text
+    assert "rank 1" in text
+    assert ("stopped" if what == "stop" else "sleeping") in text
+
+
+def test_the_same_world_runs_clean_afterwards(victims):
+    for _ in range(2):
+        outcome = run_ranks(2, victims.step_until, 0, "kill", timeout_s=60)
+        assert outcome.leaks == ()

@@ -1,0 +1,37 @@
+"""What the ranks of the fault tests run: a compiled step, over and over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+
+import coconet as cc
+from coconet.workloads.optimizers import adam
+
+
+def step_until(victim: int, what: str) -> str:
+    """Step for ever; the victim dies, stops or leaves after 100 steps."""
+    world = cc.init(timeout_s=2.0)
+    step = cc.compile(cc.library(adam)["fused"])
+    g, p, m, v = (np.ones(5000, np.float32) for _ in range(4))
+    bound = step.bind(g=g, p=p, m=m, v=v)
+    for t in range(1, 100_000):
+        bound(lr=1e-3, beta1=0.9, beta2=0.99, eps=1e-8, t=t)
+        if world.rank == victim and t == 100:
+            _suffer(what)
+    return "finished"
+
+
+def _suffer(what: str) -> None:
+    match what:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "raise":
+            raise RuntimeError("a bad batch on this rank")
+        case "sleep":
+            time.sleep(60)
