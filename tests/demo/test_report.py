@@ -65,9 +65,9 @@ def test_page_shows_every_fact(facts):
     parsed = Page(page(facts, checks(facts)))
     shown = [
         *("A model reads <text> & learns", "coconet <ours>", "DDP", "2 ranks", "62 s"),
-        *("42 ms", "39.5 .. 57.2, 190 runs", "8 ms", "4.0 times as long", "4.00 MiB"),
+        *("42 ms", "39.5 .. 57.2, 190 runs", "8 ms", "4.0 times as long", "4 MiB"),
         *("split(avg)", "avg = g", "fused", "if (a < b) c();", "Measured in turns."),
-        *("A CPU", "L3 48.00 MiB", "torch 2.13", "Every check passed."),
+        *("A CPU", "L3 48 MiB", "torch 2.13", "Every check passed."),
     ]
     assert [text for text in shown if text not in parsed.text] == []
     assert parsed.tags.count("polyline") == 3

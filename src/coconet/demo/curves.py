@@ -85,9 +85,11 @@ def chart(
     y = Scale(y_numbers[0], y_numbers[-1], HEIGHT - BOTTOM, TOP, is_log)
     return Chart(
         lines=tuple(Line(name, _points(s, x, y)) for name, s in series.items()),
-        x_ticks=tuple(Tick(x(number), f"{number:g}") for number in x_numbers),
-        y_ticks=tuple(Tick(y(number), f"{number:.4g}") for number in y_numbers),
-        limit_at=None if limit is None else y(limit),
+        x_ticks=tuple(Tick(round(x(number), 1), f"{number:g}") for number in x_numbers),
+        y_ticks=tuple(
+            Tick(round(y(number), 1), f"{number:.4g}") for number in y_numbers
+        ),
+        limit_at=None if limit is None else round(y(limit), 1),
     )
 
 

@@ -21,7 +21,7 @@ class Recipe:
     has_torch: bool = True
     steps: int = 200
     warm: int = 10
-    alone_every: int = 1
+    alone_every: int = 2
     seed: int = 2022
     lr: float = 1e-3
     batch: int = 4

@@ -25,7 +25,7 @@ def page(facts: Facts, checks: list[Check]) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(spread=_spread, mebi=_mebi, ms=_ms)
+    environment.filters.update(spread=_spread, bytes=_bytes, ms=_ms)
     ours, reference = facts.ours, facts.reference
     apart = differences(ours.losses, reference.losses)
     return environment.get_template(TEMPLATE).render(
@@ -72,7 +72,7 @@ def summary(facts: Facts, checks: list[Check]) -> str:
 
 def _row(side: Side) -> tuple[str, ...]:
     times = (side.iteration, side.alone, side.rest)
-    return (side.name, *map(_spread, times), f"{_mebi(max(side.state_bytes))} a rank")
+    return (side.name, *map(_spread, times), f"{_bytes(max(side.state_bytes))} a rank")
 
 
 def _machine(facts: Facts) -> list[tuple[str, object]]:
@@ -87,9 +87,9 @@ def _in_words(name: str, value: object) -> object:
     match value:
         case dict():
             sizes = cast("dict[str, int]", value)
-            return ", ".join(f"{level} {_mebi(size)}" for level, size in sizes.items())
+            return ", ".join(f"{level} {_bytes(size)}" for level, size in sizes.items())
         case int() if name.endswith("_bytes"):
-            return _mebi(value)
+            return _bytes(value)
         case _:
             return value
 
@@ -119,5 +119,8 @@ def _ms(number: float) -> str:
     return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
-def _mebi(num_bytes: int) -> str:
-    return f"{num_bytes / 2**20:.2f} MiB"
+def _bytes(number: int) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    power = min((max(number, 1).bit_length() - 1) // 10, 3)
+    unit = ("bytes", "KiB", "MiB", "GiB")[power]
+    return f"{number / 1024**power:.4g} {unit}"

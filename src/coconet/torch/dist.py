@@ -37,6 +37,12 @@ def world_of(group: dist.ProcessGroup | World | None = None) -> World:
     if group is None and not (dist.is_available() and dist.is_initialized()):
         return init()
     found = group or dist.group.WORLD
+    if dist.get_rank(found) < 0:
+        raise GroupError(
+            "this process is not in the group",
+            got=f"rank {dist.get_rank()} of the default group",
+            need="a member",
+        )
     known = _worlds.get(found)
     if known is None or known.state == "closed":
         known = _worlds[found] = _meet(found)
@@ -46,12 +52,6 @@ def world_of(group: dist.ProcessGroup | World | None = None) -> World:
 def _meet(group: Any) -> World:
     """Make the world of a group, whose ranks all call this."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
-    if rank < 0:
-        raise GroupError(
-            "this process is not in the group",
-            got=f"rank {dist.get_rank()} of the default group",
-            need="a member",
-        )
     if _is_launched_alike(group, rank, size):
         return init()
     token: Any = torch.tensor(list(secrets.token_bytes(16)), dtype=torch.uint8)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from coconet.errors import RanksDisagree, UnsupportedError
+from coconet.errors import RanksDisagree
 from coconet.ir import Domain, Layout, Program, Sliced, TensorType
 from coconet.runtime.world import World
 from coconet.schedule import Schedule
@@ -156,13 +156,7 @@ class Flat:
         grad = param.grad
         if grad is None or grad is slot:
             return
-        if grad.layout is not torch.strided:
-            raise UnsupportedError(
-                "a sparse gradient cannot be reduced",
-                got=f"{grad.layout} of a parameter {list(param.shape)}",
-                need="dense gradients",
-                fix="Embedding(.., sparse=False)",
-            )
+        refuse_kinds([grad], "gradient")
         slot.copy_(grad.detach())
         param.grad = slot
         self.copied_bytes += slot.nbytes

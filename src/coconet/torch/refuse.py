@@ -15,19 +15,20 @@ from coconet.errors import ProgramError, UnsupportedError
 __all__ = ["refuse_kinds", "refuse_overlaps", "refuse_wrapped"]
 
 
-def refuse_kinds(params: Iterable[torch.Tensor]) -> None:
-    """Raise UnsupportedError for a parameter that is not a plain f32 CPU tensor."""
-    for param in params:
-        is_plain = type(param.detach()) is torch.Tensor
+def refuse_kinds(tensors: Iterable[torch.Tensor], what: str = "parameter") -> None:
+    """Raise UnsupportedError for a tensor that is not plain, dense, f32 and on the CPU."""
+    for tensor in tensors:
+        is_plain = type(tensor.detach()) is torch.Tensor
         good = (torch.float32, torch.strided, "cpu")
-        if not is_plain or (param.dtype, param.layout, param.device.type) != good:
+        if not is_plain or (tensor.dtype, tensor.layout, tensor.device.type) != good:
             raise UnsupportedError(
-                "this kind of parameter cannot be updated",
-                got=f"{type(param.detach()).__name__} {list(param.shape)}, "
-                f"{param.dtype}, {param.layout}, on {param.device}",
+                f"this kind of {what} is not supported",
+                got=f"{type(tensor.detach()).__name__} {list(tensor.shape)}, "
+                f"{tensor.dtype}, {tensor.layout}, on {tensor.device}",
                 need="plain dense tensors of torch.float32 on the CPU",
-                fix="model.float() and torch.autocast for lower precision; for another "
-                "device, torch's DistributedDataParallel and torch.optim",
+                fix="model.float(), and torch.autocast for lower precision; "
+                "Embedding(sparse=False); for other devices DistributedDataParallel "
+                "with torch.optim",
             )
 
 
