@@ -49,7 +49,9 @@ def check_calls() -> dict[str, str]:
 
     long = np.ones(101, np.float32)
     checks["sizes differ"] = raises(
-        RanksDisagree, lambda: step(differs(g, long), differs(p, long.copy()), 0.5), "N"
+        RanksDisagree,
+        lambda: step(differs(g, long), differs(p, long.copy()), 0.5),
+        "[101]",
     )
     checks["scalars differ"] = raises(
         RanksDisagree, lambda: step(g, p, differs(0.5, 0.25)), "lr", "0.5", "0.25"
@@ -63,6 +65,10 @@ def check_calls() -> dict[str, str]:
     checks["one rank's shape is wrong"] = raises(
         differs(RanksDisagree, ShapeError), lambda: step(differs(g, g[:7]), p, 0.5)
     )
+    checks["one rank's scalar is wrong"] = raises(
+        differs(TypeError, RanksDisagree), lambda: step(g, p, differs(True, 0.5)), "lr"
+    )
+    checks["new tensors at every call"] = _new_tensors(step)
     checks["aliases"] = raises(ProgramError, lambda: step(p, p, 0.5), "shares memory")
     checks["programs differ"] = raises(
         RanksDisagree,
@@ -92,6 +98,25 @@ def check_calls() -> dict[str, str]:
     )
     checks["results"] = _results(rank)
     return checks
+
+
+def _new_tensors(step: Any) -> str:
+    """Tensors come and go, as autograd's gradients do; none is kept beyond a call."""
+    import gc
+    import weakref
+
+    seen: list[weakref.ref[Any]] = []
+    for number in range(5):
+        gradient = np.full(100, float(number), np.float32)
+        parameter = np.ones(100, np.float32)
+        seen.append(weakref.ref(gradient))
+        step(gradient, parameter, 1.0)
+        if not (parameter == 1 - number).all():
+            return f"call {number}: {parameter}"
+    del gradient
+    gc.collect()
+    alive = sum(ref() is not None for ref in seen)
+    return "ok" if alive <= 1 else f"{alive} gradients are kept"
 
 
 def _results(rank: int) -> str:

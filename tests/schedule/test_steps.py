@@ -49,9 +49,9 @@ def test_split_returns_both_halves_and_forwards_the_handle():
     part, whole = draft.split("avg")
     assert (part.name, whole.name) == ("avg_rs", "avg")
     assert whole.inputs == (part,)
-    assert draft.program["m1"] in draft.program
-    again = draft.program
-    assert draft.split("avg")[0] is None if False else again is draft.program
+    assert whole is draft.program["avg"]
+    assert draft.program["avg_rs"].made_by == "split"
+    assert draft.program["avg_rs"].loc == adam["avg"].loc
 
 
 @pytest.mark.parametrize("by", [cc.FLAT, 0, 1, cc.ROWS(1), cc.ROWS(2)], ids=str)
@@ -153,7 +153,8 @@ def test_reorder_over_something_else():
 
 def test_reorder_to_what_does_not_follow():
     g, m, r, s = reduced()
-    y, z = s * m, r * 2.0
+    y = s * m
+    z = r * 2.0
     draft = program(y, z, inputs=[g, m, r]).schedule()
     _, gather = draft.split(s)
     problem = refused(lambda: draft.reorder(gather, [z]))
@@ -180,13 +181,7 @@ def test_a_returned_gather_does_not_move():
 
 
 def test_only_element_wise_computation_moves():
-    g, m, r, s = reduced()
-    loc = s * g
-    y = cc.all_reduce(loc)
-    draft = program(y, inputs=[g]).schedule()
-    _, gather = draft.split(s)
-    problem = refused(lambda: draft.reorder(gather, [y]))
-    assert "each element alone" in problem.what
+    g, _, _, s = reduced()
     x = cc.slice_(s) * 2.0
     draft = program(cc.all_gather(x), inputs=[g]).schedule()
     _, gather = draft.split(s)
@@ -195,7 +190,7 @@ def test_only_element_wise_computation_moves():
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_local_operands_do_not_move():
-    g, m, r, s = reduced()
+    g, _, _, s = reduced()
     y = s * g
     draft = program(y, inputs=[g]).schedule()
     _, gather = draft.split(s)
@@ -246,7 +241,7 @@ def test_kernels_in_the_region_stay_kernels(schedule_difference, plan_difference
     draft.fuse(m1, h)
     draft.reorder(gather, [m1, f, h])
     kernels = [names(fusion.members) for fusion in draft.program.fusions]
-    assert kernels == [["m1_s" if "m1_s" in kernels[0] else "e", "f_s"], ["h_s"]]
+    assert kernels == [["e", "f_s"], ["h_s"]]
     assert schedule_difference(p, draft.program, 3, {"N": 130}) is None
     assert plan_difference(draft.program, 3, {"N": 130}) is None
 
@@ -275,7 +270,7 @@ def test_slice_state_returns_the_inputs():
     assert not draft.program.is_live(draft.program["m1_ag"])
 
 
-@pytest.mark.parametrize("target", ["g", "avg", "lr", "m1"])
+@pytest.mark.parametrize("target", ["g", "m1_ag", "lr", "m1"])
 def test_only_replicated_inputs_are_state(target):
     problem = refused(lambda: ready_to_slice().slice_state(target))
     assert "not one" in problem.what
@@ -300,7 +295,7 @@ def test_state_cut_in_two_ways():
     a, b = cc.slice_(m) * 2.0, cc.slice_(m, 0) * 3.0
     draft = program(a, b, inputs=[m]).schedule()
     problem = refused(lambda: draft.slice_state("m"))
-    assert problem.got == "FLAT and 0" or problem.got == "0 and FLAT"
+    assert set(problem.got.split(" and ")) == {"FLAT", "0"}
 
 
 def test_a_returned_slice_is_not_the_state():
@@ -345,118 +340,6 @@ def test_what_is_needed_is_not_dead(target, said):
     problem = refused(lambda: adam.schedule().dead(target))
     assert said in problem.got
     assert problem.fix == "no step: all is needed"
-
-
-# fuse
-
-
-def test_fuse_returns_members_in_program_order():
-    draft = adam.schedule()
-    members = draft.fuse("v1", "_11", "_10", "_9")
-    assert names(members) == ["_9", "_10", "_11", "v1"]
-    (fusion,) = draft.program.fusions
-    assert fusion.members == members
-    assert draft.program.fusion_of(draft.program["v1"]) is fusion
-    assert draft.program.fusion_of(draft.program["avg"]) is None
-
-
-def test_kernels_are_numbered_and_grow():
-    draft = adam.schedule()
-    draft.fuse("_10", "_11")
-    draft.fuse("_1", "m1", "_5", "_4")
-    assert [f.name for f in draft.program.fusions] == ["kernel_1", "kernel_2"]
-    draft.fuse(draft.program.fusions[0], "v1", "_9")
-    assert [len(f.members) for f in draft.program.fusions] == [4, 4]
-    assert len({f.name for f in draft.program.fusions}) == 2
-
-
-def test_fuse_of_nothing():
-    draft = adam.schedule()
-    assert "something to compute" in refused(lambda: draft.fuse()).what
-    assert "something to compute" in refused(lambda: draft.fuse("lr", "g")).what
-
-
-def test_fuse_takes_whole_kernels():
-    draft = adam.schedule()
-    draft.fuse("_10", "_11")
-    problem = refused(lambda: draft.fuse("_11", "v1"))
-    assert "a part of the kernel" in problem.what
-
-
-def test_fuse_is_convex():
-    x = tensor("x")
-    a = x + 1.0
-    b = a * 2.0
-    c = b + a
-    draft = program(c, inputs=[x]).schedule()
-    problem = refused(lambda: draft.fuse(a, c))
-    assert problem.fix == "fuse b too"
-
-
-def test_kernels_do_not_wait_for_each_other():
-    x, y = tensor("x"), tensor("y")
-    a, c = x + 1.0, y + 1.0
-    b, d = a * 2.0, c * 2.0
-    draft = program(b, d, inputs=[x, y]).schedule()
-    draft.fuse(a, d)
-    assert "stands between" in refused(lambda: draft.fuse(b, c)).what
-    draft.fuse(a, b, c, d)
-    assert len(draft.program.fusions) == 1
-
-
-def test_fuse_holds_one_reduction_first_and_gathers_last():
-    g, m, _, s = reduced()
-    twice = cc.all_reduce(m * g)
-    y = s + twice
-    draft = program(y, inputs=[g, m]).schedule()
-    problem = refused(lambda: draft.fuse(s, twice, y))
-    assert problem.fix == "a kernel for each"
-    loc = g * 2.0
-    t = cc.all_reduce(loc)
-    draft = program(t + m, inputs=[g, m]).schedule()
-    problem = refused(lambda: draft.fuse(loc, t))
-    assert problem.fix == "leave loc out"
-    draft = program(s * m, inputs=[g, m]).schedule()
-    rs, ag = draft.split(s)
-    (last,) = draft.program.outputs
-    problem = refused(lambda: draft.fuse(rs, ag, last))
-    assert "reorder" in problem.fix
-
-
-def test_fuse_runs_over_the_same_elements():
-    x, y = tensor("x", shape=(N, M)), tensor("y")
-    a, b = x + 1.0, y + 1.0
-    draft = program(a, b, inputs=[x, y]).schedule()
-    assert "different elements" in refused(lambda: draft.fuse(a, b)).what
-    a, b = cc.slice_(x), x * 2.0
-    c = cc.all_gather(a * 2.0)
-    draft = program(b, c, inputs=[x]).schedule()
-    assert "by FLAT" in refused(lambda: draft.fuse(a, b)).got
-
-
-def test_fuse_does_not_overwrite_what_peers_read():
-    g, m, _, s = reduced()
-    g1 = cc.update(g, g * 2.0)
-    (half,) = (v for v in g1.value.inputs[1:])
-    draft = program(g1, s * m, inputs=[g, m]).schedule()
-    problem = refused(lambda: draft.fuse(s, cc.Tensor(half), g1))
-    assert "while peers read it" in problem.what
-    assert problem.fix == "leave g1 out"
-
-
-def test_fuse_of_two_groups():
-    x = tensor("x")
-    y = cc.tensor("y", cc.f32, (N,), cc.Replicated(), cc.Group("tp"))
-    a, b = x + 1.0, y + 1.0
-    draft = program(a, b, inputs=[x, y]).schedule()
-    assert "two groups" in refused(lambda: draft.fuse(a, b)).what
-
-
-def test_fuses_offered_are_maximal():
-    g, m, _, s = reduced()
-    y = s * m + 1.0
-    offered = list(Fuse.candidates(program(y, inputs=[g, m])))
-    assert offered[0].members == ("s", "_1", "y")
 
 
 @pytest.mark.parametrize(

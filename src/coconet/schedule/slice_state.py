@@ -46,7 +46,9 @@ class SliceState(Transform):
     def check(self, program: Program) -> None:
         """Raise ScheduleError unless all the predicates hold."""
         target = find(program, self.target, self.name)
-        is_replicated = isinstance(target.type.layout, Replicated)
+        is_replicated = (
+            isinstance(target.type.layout, Replicated) and not target.type.is_scalar
+        )
         if not isinstance(target.op, Input) or not is_replicated:
             raise ScheduleError(
                 f"slice_state needs a Replicated input, and {self.target!r} is not one",

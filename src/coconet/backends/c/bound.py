@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from coconet.backends.arguments import call_scalars, stored_shape
+from coconet.backends.c.refuse import refusing
 from coconet.backends.c.words import Knobs, tile_words, used_consts
 from coconet.errors import UnsupportedError
+from coconet.ir import bind_shape
 from coconet.plan import Buffer, Plan, Role, Space, Store, Tile
 from coconet.plan.evaluate import ScalarEvaluator
 from coconet.runtime.executable import Call, Kernel
@@ -42,21 +44,19 @@ class BoundStep:
         *,
         fingerprint: int,
         knobs: Knobs,
-        arrays: Mapping[str, Array],
         sizes: Mapping[str, int],
-        keep: object,
         wants_torch: bool,
     ) -> None:
-        """Place every buffer; see CompiledStep.bind."""
+        """Allocate what the plan needs besides its arguments; see CompiledStep.bind."""
         if len(plan.scalars) > MAX_SCALARS:
             raise UnsupportedError(
                 f"program {plan.name!r} has too many scalars",
                 got=len(plan.scalars),
                 need=f"at most {MAX_SCALARS}",
             )
-        self._plan, self._world, self._sizes, self._keep = plan, world, sizes, keep
+        self._plan, self._world, self._sizes = plan, world, sizes
         self._wants_torch = wants_torch
-        text = _description(plan, arrays, sizes)
+        text = _description(plan, sizes)
         shapes = hashlib.sha256(text.encode()).digest()
         self._call = Call(
             world,
@@ -71,13 +71,34 @@ class BoundStep:
             scalars=tuple(zip(plan.scalars, plan.scalar_kinds, strict=True)),
         )
         self.staged_bytes = 0
+        self._given: tuple[Any, ...] = ()
         self._copies_in: list[tuple[Array, Array]] = []
         self._copies_out: list[tuple[Array, Array]] = []
-        self._held: list[object] = []
-        self._results: list[tuple[int, Buffer]] = []
-        for number, buffer in enumerate(plan.buffers):
-            self._place(number, buffer, arrays)
+        self._owned: dict[str, Array] = {}
+        numbered = list(enumerate(plan.buffers))
+        self._arguments = [(n, b) for n, b in numbered if b.role is Role.ARGUMENT]
+        self._results = [(n, b) for n, b in numbered if b.role is Role.RESULT]
+        for number, buffer in numbered:
+            if buffer.role is Role.SCRATCH:
+                self._point(number, buffer, self._own(buffer))
         self._prepare_scalars()
+
+    def holds(self, tensors: Mapping[str, Any]) -> bool:
+        """Whether the step is placed on these very objects."""
+        pairs = zip(self._given, tensors.values(), strict=True)
+        return all(placed is given for placed, given in pairs)
+
+    def place(self, arrays: Mapping[str, Array], *, keep: Mapping[str, Any]) -> None:
+        """Point the arguments at these arrays, of the shapes that the step is bound to.
+
+        keep holds the caller's objects, which stay alive until the next placing.
+        """
+        self._given = tuple(keep.values())
+        self.staged_bytes = 0
+        self._copies_in.clear()
+        self._copies_out.clear()
+        for number, buffer in self._arguments:
+            self._place(number, buffer, arrays[buffer.name])
 
     def _prepare_scalars(self) -> None:
         """Make ready what a call does with its scalars: it must take a microsecond."""
@@ -92,31 +113,25 @@ class BoundStep:
         self._consts = struct.Struct("".join("dq"[plan.consts[n].is_int] for n in used))
         self._const_memory = call.consts
 
-    def _place(self, number: int, buffer: Buffer, arrays: Mapping[str, Array]) -> None:
-        match buffer.role:
-            case Role.ARGUMENT:
-                self._place_argument(number, buffer, arrays[buffer.name])
-            case Role.RESULT:
-                self._results.append((number, buffer))
-            case Role.SCRATCH:
-                scratch = self._allocate(buffer)
-                self._held.append(scratch)
-                self._point(number, buffer, scratch)
-
-    def _place_argument(self, number: int, buffer: Buffer, array: Array) -> None:
+    def _place(self, number: int, buffer: Buffer, array: Array) -> None:
         is_shared = buffer.space is Space.SYMMETRIC
         inside = self._world.pool.offset_of(array.ctypes.data, max(array.nbytes, 1))
         if array.flags.c_contiguous and (inside is not None or not is_shared):
             self._point(number, buffer, array)
             return
-        staging = self._allocate(buffer)
-        self._held.append(staging)
+        staging = self._own(buffer)
         self._copies_in.append((staging, array))
         self.staged_bytes += array.nbytes
         if buffer.name in self._plan.updated:
             self._copies_out.append((array, staging))
             self.staged_bytes += array.nbytes
         self._point(number, buffer, staging)
+
+    def _own(self, buffer: Buffer) -> Array:
+        """Return this step's own memory for a buffer, the same at every call."""
+        if buffer.name not in self._owned:
+            self._owned[buffer.name] = self._allocate(buffer)
+        return self._owned[buffer.name]
 
     def _allocate(self, buffer: Buffer) -> Array:
         world = self._world
@@ -153,7 +168,11 @@ class BoundStep:
     def _checked(
         self, given: tuple[Any, ...], named: Mapping[str, Any]
     ) -> Sequence[float | int]:
-        return call_scalars(self._plan.scalars, self._is_int, given, named)
+        plan = self._plan
+        names, is_int = plan.scalars, self._is_int
+        return refusing(
+            self._world, plan.name, call_scalars, names, is_int, given, named
+        )
 
     def _call_with_copies(self) -> Any:
         for staging, array in self._copies_in:
@@ -200,17 +219,15 @@ def _words(plan: Plan, sizes: Mapping[str, int], rank: int, knobs: Knobs) -> lis
     return words
 
 
-def _description(
-    plan: Plan, arrays: Mapping[str, Array], sizes: Mapping[str, int]
-) -> str:
-    """Return what this rank says about its call, for the others' messages."""
+def _description(plan: Plan, sizes: Mapping[str, int]) -> str:
+    """Return what a rank says about its call, for the others' messages.
+
+    The same on every rank, although pieces may differ in size.
+    """
     digest = hashlib.sha256(str(plan).encode()).hexdigest()[:12]
     lines = [f"program {plan.name}", f"plan {digest}"]
-    lines += [f"{name} = {size}" for name, size in sorted(sizes.items())]
     for buffer in plan.with_role(Role.ARGUMENT):
-        if buffer.cut is None:
-            shape = list(arrays[buffer.name].shape)
-            lines.append(f"{buffer.name} {buffer.dtype}{shape}")
-        else:
-            lines.append(f"{buffer.name} {buffer.dtype} cut by {buffer.cut!r}")
+        shape = list(bind_shape(buffer.shape, sizes))
+        cut = "" if buffer.cut is None else f" cut by {buffer.cut!r}"
+        lines.append(f"{buffer.name} {buffer.dtype}{shape}{cut}")
     return "\n".join(lines)

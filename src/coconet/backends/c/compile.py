@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,19 @@ import numpy as np
 from coconet.backends.arguments import Signature, as_array
 from coconet.backends.c.bound import BoundStep
 from coconet.backends.c.printer import print_plan
+from coconet.backends.c.refuse import refusing
 from coconet.backends.c.words import Knobs
-from coconet.errors import CoconetError, GroupError
+from coconet.errors import GroupError
 from coconet.plan import Plan
 from coconet.runtime.build import build
-from coconet.runtime.executable import Kernel, arrive_bad
+from coconet.runtime.executable import Kernel
 from coconet.runtime.library import header_text
 from coconet.runtime.world import World
 
 __all__ = ["CompiledStep", "compile_plan"]
 
-_KEPT = 64
-"""Bindings kept by a step that is called with changing arguments."""
+_KEPT = 16
+"""Bindings kept by a step that is called with changing shapes."""
 
 
 def compile_plan(
@@ -78,13 +79,15 @@ class CompiledStep:
                 other ranks raise RanksDisagree.  RunError: see its classes
         """
         tensors, scalars, rest = self._refusing(self.signature.match, given, named)
-        key = tuple(_identity(tensor) for tensor in tensors.values())
+        key = tuple(_kind(tensor) for tensor in tensors.values())
         bound = self._bound.get(key)
         if bound is None:
             bound = self.bind(**tensors)
             if len(self._bound) >= _KEPT:
                 self._bound.pop(next(iter(self._bound)))
             self._bound[key] = bound
+        elif not bound.holds(tensors):
+            bound.place(self._refusing(self._arrays, tensors), keep=tensors)
         return bound(*scalars, **rest)
 
     def bind(
@@ -99,38 +102,33 @@ class CompiledStep:
 
     def _bind(self, tensors: Mapping[str, Any], sizes: Mapping[str, int]) -> BoundStep:
         self.signature.check_names(tensors)
-        arrays = {name: as_array(name, given) for name, given in tensors.items()}
-        all_sizes = self.signature.sizes(arrays, sizes)
-        self.signature.check_updated(arrays, np.may_share_memory)
-        wants_torch = any(hasattr(given, "data_ptr") for given in tensors.values())
-        return BoundStep(
+        arrays = self._arrays(tensors)
+        bound = BoundStep(
             self.plan,
             self.world,
             self.kernel,
             fingerprint=self.fingerprint,
             knobs=self.knobs,
-            arrays=arrays,
-            sizes=all_sizes,
-            keep=dict(tensors),
-            wants_torch=wants_torch,
+            sizes=self.signature.sizes(arrays, sizes),
+            wants_torch=any(hasattr(given, "data_ptr") for given in tensors.values()),
         )
+        bound.place(arrays, keep=tensors)
+        return bound
 
-    def _refusing(self, function: Any, *args: Any) -> Any:
-        """Call a check of this rank's arguments; if it fails, all ranks raise."""
-        try:
-            return function(*args)
-        except (CoconetError, TypeError) as error:
-            if self.world.size > 1:
-                arrive_bad(self.world, f"program {self.plan.name}: {error}")
-            raise
+    def _arrays(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        arrays = {name: as_array(name, given) for name, given in tensors.items()}
+        self.signature.check_updated(arrays, np.may_share_memory)
+        return arrays
+
+    def _refusing(self, check: Callable[..., Any], *args: Any) -> Any:
+        return refusing(self.world, self.plan.name, check, *args)
 
     def __repr__(self) -> str:
         """Return program and ranks."""
         return f"<compiled {self.plan.name} on {self.plan.ranks} ranks>"
 
 
-def _identity(tensor: Any) -> tuple[Any, ...]:
-    if hasattr(tensor, "data_ptr"):
-        return tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype
-    array = as_array("argument", tensor)
-    return array.ctypes.data, array.shape, array.strides, array.dtype.str
+def _kind(tensor: Any) -> tuple[Any, ...]:
+    """Return what a binding depends on, where the tensor lies left aside."""
+    shape, dtype = getattr(tensor, "shape", ()), getattr(tensor, "dtype", None)
+    return hasattr(tensor, "data_ptr"), tuple(shape), dtype
