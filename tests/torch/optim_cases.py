@@ -32,6 +32,7 @@ from training import (  # isort: skip
     seeded,
 )
 
+FOLDER: list[Path] = []  # that worlds of all sizes share
 CASES: dict[str, Callable[[World], None]] = {}
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "adam": ("Adam", {"lr": 1e-2}),
@@ -52,6 +53,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "sgd_maximize": ("SGD", {"lr": 1e-3, "momentum": 0.5, "maximize": True}),
 }
+EVERYWHERE = ("adam_amsgrad", "adamw_all", "sgd_l2", "sgd_nesterov")
 
 
 def case(function: Callable[[World], None]) -> Callable[[World], None]:
@@ -62,7 +64,9 @@ def case(function: Callable[[World], None]) -> Callable[[World], None]:
 def run_cases(folder: str) -> dict[str, str]:
     """Run all cases, in the same order on every rank; say of each how it went."""
     torch.set_num_threads(1)
-    world = init(timeout_s=20)
+    torch.manual_seed(init(timeout_s=20).rank)
+    FOLDER.append(Path(folder))
+    world = init()
     results: dict[str, str] = {}
     for name, function in CASES.items():
         try:
@@ -102,6 +106,8 @@ def train(
 
 def options_case(name: str) -> Callable[[World], None]:
     def run(world: World) -> None:
+        if world.size != 2 and name not in EVERYWHERE:
+            return
         for make in (Odd, deep if "adam" in name else mlp):
             model = seeded(make)
             ours, reference = both(name, model)
@@ -140,9 +146,15 @@ def reduction_by_sum(world: World) -> None:
 
 @case
 def parameters_come_from_rank_0_bit_by_bit(world: World) -> None:
-    special = torch.tensor([0x80000000 - 2**32, 0x7FC12345, 0x7F800000, 1, 0xFF800001 - 2**32])
+    special = torch.tensor(
+        [0x80000000 - 2**32, 0x7FC12345, 0x7F800000, 1, 0xFF800001 - 2**32]
+    )
     model = nn.Module()
-    value = special.to(torch.int32).view(torch.float32) if world.rank == 0 else torch.ones(5)
+    value = (
+        special.to(torch.int32).view(torch.float32)
+        if world.rank == 0
+        else torch.ones(5)
+    )
     model.weight = nn.Parameter(value)
     model.other = nn.Parameter(torch.full((3, 4), float(world.rank)))
     optim.SGD(model.parameters())
@@ -171,7 +183,10 @@ def norm_is_clipped_over_all_groups(world: World) -> None:
         model = seeded(deep)
         reference = Reference(model, lambda ps: ps)
         groups = [
-            [{"params": list(m[:2].parameters())}, {"params": m[2:].parameters(), "lr": 1e-3}]
+            [
+                {"params": list(m[:2].parameters())},
+                {"params": m[2:].parameters(), "lr": 1e-3},
+            ]
             for m in (model, reference.model)
         ]
         ours = optim.AdamW(groups[0], lr=1e-2, max_norm=max_norm)
@@ -380,7 +395,12 @@ def options_change_on_the_way(world: World) -> None:
     model = seeded(mlp)
     ours, reference = both("sgd", model)
     for start, change in enumerate(
-        ({"weight_decay": 0.1}, {"momentum": 0.9}, {"nesterov": True}, {"maximize": True})
+        (
+            {"weight_decay": 0.1},
+            {"momentum": 0.9},
+            {"nesterov": True},
+            {"maximize": True},
+        )
     ):
         train(world, model, ours, reference, range(5 * start, 5 * start + 5))
         for each in (ours, reference.optimizer):
@@ -476,10 +496,10 @@ def gradients_and_parameters_may_be_replaced(world: World) -> None:
     for step in range(20):
         data = batches(step, world.size)
 
-        def closure(data: Any = data) -> torch.Tensor:
+        def closure(batch: Any = data[world.rank], keep: Any = step % 2 == 1) -> Any:
             ours.zero_grad()
-            loss = loss_of(model, data[world.rank])
-            loss.backward(create_graph=step % 2 == 1)
+            loss = loss_of(model, batch)
+            loss.backward(create_graph=keep)
             return loss
 
         if step % 3 == 0:
@@ -569,28 +589,34 @@ def what_cannot_be_updated_is_refused(world: World) -> None:
         optim.SGD(model.parameters(), nesterov=True)
 
 
-def continued(path: str, first: int, last: int) -> list[Any]:
-    """Train on, from a file if there is one; every rank has the same data."""
-    torch.set_num_threads(1)
-    world = init(timeout_s=20)
+@case
+def a_checkpoint_of_2_ranks_goes_on_at_1_and_3(world: World) -> None:
+    path = FOLDER[0] / "checkpoint.pt"
     model = nn.Sequential(nn.Linear(48, 21), nn.Tanh(), nn.Linear(21, 1))
-    torch.manual_seed(7 + world.rank)
     for param in model.parameters():
-        nn.init.uniform_(param, -0.2, 0.2)
+        nn.init.uniform_(param, -0.2, 0.2)  # differs between ranks
+    nothing = nn.Parameter(torch.empty(0))
     groups = [
         {"params": model[0].parameters()},
-        {"params": [*model[2].parameters(), nn.Parameter(torch.empty(0))], "lr": 1e-3},
+        {"params": [*model[2].parameters(), nothing], "lr": 1e-3},
     ]
     ours = optim.AdamW(groups, lr=1e-2, amsgrad=True)
-    if first:
-        saved = torch.load(path, weights_only=True)
-        model.load_state_dict(saved["model"])
-        ours.load_state_dict(saved["optimizer"])
-    for step in range(first, last):
-        if step == 10 and world.rank == world.size - 1 and not Path(path).exists():
-            saved = {"model": model.state_dict(), "optimizer": ours.state_dict()}
-            torch.save(saved, path)
-        ours.zero_grad()
-        loss_of(model, batches(step, 1)[0]).backward()
-        ours.step()
-    return [param.detach().numpy().copy() for param in model.parameters()]
+
+    def go_on(steps: range) -> None:
+        for step in steps:
+            ours.zero_grad()
+            loss_of(model, batches(step, 1)[0]).backward()  # the same on every rank
+            ours.step()
+
+    if world.size == 2:
+        go_on(range(10))
+        saved = {"model": copy.deepcopy(model.state_dict()), "state": ours.state_dict()}
+        go_on(range(10, 20))
+        if world.rank == 1:
+            torch.save(saved | {"end": list(model.parameters())}, path)
+        return
+    saved = torch.load(path, weights_only=True)
+    model.load_state_dict(saved["model"])
+    ours.load_state_dict(saved["state"])
+    go_on(range(10, 20))
+    check_close(model.parameters(), saved["end"])

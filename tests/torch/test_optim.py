@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from coconet.runtime.launch import spawn
@@ -39,10 +38,12 @@ CASES = load("optim_cases")
 def said(tmp_path_factory) -> Callable[[int], list[Any]]:
     """What the ranks of a world of this size said; each world runs once."""
     worlds: dict[int, list[Any]] = {}
+    folder = str(tmp_path_factory.mktemp("worlds"))
 
     def of(ranks: int) -> list[Any]:
+        if ranks != 2:
+            of(2)  # leaves a checkpoint in the folder
         if ranks not in worlds:
-            folder = str(tmp_path_factory.mktemp("world"))
             worlds[ranks] = spawn(CASES.run_cases, ranks, folder, timeout_s=110)
         return worlds[ranks]
 
@@ -55,16 +56,3 @@ def said(tmp_path_factory) -> Callable[[int], list[Any]]:
 def test_on_ranks(said, ranks: int, name: str) -> None:
     for rank, results in enumerate(said(ranks)):
         assert results.get(name) == "ok", f"rank {rank}: {results.get(name)}"
-
-
-@pytest.mark.multiproc
-def test_a_checkpoint_of_2_ranks_goes_on_at_1_and_3(tmp_path) -> None:
-    path = str(tmp_path / "checkpoint.pt")
-    need = spawn(CASES.continued, 2, path, 0, 20, timeout_s=60)
-    assert Path(path).exists()
-    for ranks in (1, 3):
-        for got in spawn(CASES.continued, ranks, path, 10, 20, timeout_s=60):
-            for ours, theirs in zip(got, need[0], strict=True):
-                np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
-    for ours, theirs in zip(*need, strict=True):
-        assert ours.tobytes() == theirs.tobytes()

@@ -13,7 +13,7 @@ Batches = Sequence[torch.Tensor]
 
 
 class Odd(nn.Module):
-    """A convolution in channels_last, a 0-d, an empty, a tied and a frozen parameter."""
+    """A channels_last convolution, a 0-d, an empty, a tied, a frozen parameter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,4 +122,7 @@ def check_same_state(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
 
 def bits(model: nn.Module) -> list[list[int]]:
     """Return the bit patterns of all parameters."""
-    return [p.detach().clone().view(-1).view(torch.int32).tolist() for p in model.parameters()]
+    return [
+        p.detach().clone().view(-1).view(torch.int32).tolist()
+        for p in model.parameters()
+    ]

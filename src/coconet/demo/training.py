@@ -35,8 +35,8 @@ _torch: Any = torch  # torch annotates few parameters
 NAMES = ("coconet.torch.optim.Adam", "torch DDP, Adam(fused=True), gloo")
 NOTES = (
     "Both sides train in the same processes, from the same initial parameters, on the "
-    "same batches, one after the other at each step, in alternating order. All ranks "
-    "start a clock together; an iteration ends when the slowest rank has ended it.",
+    "same batches, one after the other at each step, in random order. All ranks start "
+    "a clock together; an iteration ends when the slowest rank has ended it.",
     "Forward+backward alone: torch's side under no_sync(); ours on a copy of the model "
     "without our hooks, so that all that they copy counts as ours.",
 )

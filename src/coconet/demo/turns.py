@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
+
 import coconet as cc
 from coconet.demo.facts import Trace
 from coconet.demo.recipe import Recipe
@@ -49,19 +51,22 @@ class Contestant(Protocol):
 def take_turns(
     contestants: tuple[Contestant, Contestant], recipe: Recipe, world: World
 ) -> tuple[Trace, Trace]:
-    """Run every step on both sides, in alternating order; rank 0 prints progress.
+    """Run every step on both sides; rank 0 prints progress.
 
     All ranks start a clock together, so that nobody's time holds a wait for a peer
-    that was late already.
+    that was late already.  What is timed within a step goes in random order, the same
+    on every rank: on a busy machine it matters what ran just before.
     """
     meet = _meeting(world)
-    ours, reference = (_Lane(contestant, meet) for contestant in contestants)
+    ours, reference = lanes = [_Lane(contestant, meet) for contestant in contestants]
+    random = np.random.default_rng(recipe.seed)
     began = time.perf_counter()
     for step in range(recipe.steps):
-        for lane in (ours, reference) if step % 2 else (reference, ours):
-            lane.step(step)
-            if recipe.is_timed_alone(step):
-                lane.time_alone(step)
+        turns = [lane.step for lane in lanes]
+        if recipe.is_timed_alone(step):
+            turns += [lane.time_alone for lane in lanes]
+        for number in random.permutation(len(turns)):
+            turns[number](step)
         done = step + 1
         if world.rank == 0 and done % max(1, recipe.steps // _SAID) == 0:
             losses = f"{ours.losses[-1]:.4f} and {reference.losses[-1]:.4f}"

@@ -268,17 +268,19 @@ def _helpers(program: Program, gather: Value, region: set[Value]) -> set[Value]:
 
 
 def _operand_cut(part: Value, value: Value, operand: Value) -> Cut | None:
-    """Return how an operand beside the region must be sliced, or None: used whole."""
+    """Return how an operand beside the region must be sliced, or None: used whole.
+
+    What is broadcast stays whole: each rank reads of it what its piece meets.
+    """
     layout = part.type.layout
     assert isinstance(layout, Sliced)  # what an all-gather reads
-    if operand.type.is_scalar or not isinstance(operand.type.layout, Replicated):
+    is_replicated = isinstance(operand.type.layout, Replicated)
+    shape = value.type.shape
+    if operand.type.is_scalar or not is_replicated or operand.type.shape != shape:
         return None
-    shape = operand.type.shape
-    if not isinstance(layout.cut, int):
-        return layout.cut if shape == value.type.shape else None
-    dim = layout.cut - len(part.type.shape) + len(shape)
-    is_whole = dim >= 0 and shape[dim] == part.type.shape[layout.cut]
-    return dim if is_whole else None
+    if isinstance(layout.cut, int):
+        return layout.cut + len(shape) - len(part.type.shape)
+    return layout.cut
 
 
 def _check_moves(gather: Value, value: Value, region: tuple[Value, ...]) -> None:

@@ -16,7 +16,7 @@ __all__ = ["refuse_kinds", "refuse_overlaps", "refuse_wrapped"]
 
 
 def refuse_kinds(tensors: Iterable[torch.Tensor], what: str = "parameter") -> None:
-    """Raise UnsupportedError for a tensor that is not plain, dense, f32 and on the CPU."""
+    """Raise UnsupportedError for a tensor that is not plain, dense, f32, on the CPU."""
     for tensor in tensors:
         is_plain = type(tensor.detach()) is torch.Tensor
         good = (torch.float32, torch.strided, "cpu")
