@@ -186,3 +186,11 @@ def test_the_library_keeps_the_bits(program, schedule_difference, plan_differenc
             after = schedule.result
             assert schedule_difference(program, after, ranks, {"N": 200}) is None
             assert plan_difference(after, ranks, {"N": 200}) is None
+
+
+def test_a_handle_to_what_is_gone_is_refused_by_dead():
+    draft = adam.schedule()
+    _, whole = draft.split("avg")
+    draft.reorder(whole, ["m1", "v1", "p1"])
+    with pytest.raises(ScheduleError, match="no longer part"):
+        draft.dead(whole)

@@ -33,7 +33,7 @@ from training import (  # isort: skip
 )
 
 FOLDER: list[Path] = []  # that worlds of all sizes share
-CASES: dict[str, Callable[[World], None]] = {}
+CASES: dict[str, tuple[Callable[[World], None], tuple[int, ...]]] = {}
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "adam": ("Adam", {"lr": 1e-2}),
     "adam_l2": ("Adam", {"lr": 1e-2, "weight_decay": 0.1, "betas": (0.8, 0.95)}),
@@ -56,8 +56,11 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 EVERYWHERE = ("adam_amsgrad", "adamw_all", "sgd_l2", "sgd_nesterov")
 
 
-def case(function: Callable[[World], None]) -> Callable[[World], None]:
-    CASES[function.__name__] = function
+def case(
+    function: Callable[[World], None], worlds: tuple[int, ...] = (1, 2, 3)
+) -> Callable[[World], None]:
+    """Add a case, for worlds of these sizes."""
+    CASES[function.__name__] = function, worlds
     return function
 
 
@@ -68,7 +71,9 @@ def run_cases(folder: str) -> dict[str, str]:
     FOLDER.append(Path(folder))
     world = init()
     results: dict[str, str] = {}
-    for name, function in CASES.items():
+    for name, (function, worlds) in CASES.items():
+        if world.size not in worlds:
+            continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
@@ -106,8 +111,6 @@ def train(
 
 def options_case(name: str) -> Callable[[World], None]:
     def run(world: World) -> None:
-        if world.size != 2 and name not in EVERYWHERE:
-            return
         for make in (Odd, deep if "adam" in name else mlp):
             model = seeded(make)
             ours, reference = both(name, model)
@@ -128,7 +131,7 @@ def options_case(name: str) -> Callable[[World], None]:
 
 
 for option in OPTIONS:
-    case(options_case(option))
+    case(options_case(option), (1, 2, 3) if option in EVERYWHERE else (2,))
 
 
 @case
@@ -313,10 +316,7 @@ def missing_gradients_count_as_zeros_and_all_missing_skip(world: World) -> None:
         assert 4 not in numbers
 
 
-@case
 def a_gradient_missing_here_warns_once(world: World) -> None:
-    if world.size == 1:
-        return
     model = seeded(experts)
     ours, reference = both("adam", model, max_norm=1e9)
 
@@ -337,6 +337,9 @@ def a_gradient_missing_here_warns_once(world: World) -> None:
         assert "2 of 6" in str(caught[0].message)
     check_same_model(model, reference)
     assert ours.explain().num_calls == 3  # the vote is not repeated
+
+
+case(a_gradient_missing_here_warns_once, (2, 3))
 
 
 @case
@@ -469,10 +472,7 @@ def inf_skips_the_step_on_all_ranks(world: World) -> None:
             assert len(caught) == (not lowers)
 
 
-@case
 def disagreement_is_raised_on_all_ranks(world: World) -> None:
-    if world.size == 1:
-        return
     model = seeded(mlp)
     ours, reference = both("adam", model)
     train(world, model, ours, reference, range(3))
@@ -487,6 +487,9 @@ def disagreement_is_raised_on_all_ranks(world: World) -> None:
     check_same_model(model, reference)
     with pytest.raises(RanksDisagree, match="different shapes"):
         optim.SGD(nn.Linear(3, 2 + world.rank).parameters())
+
+
+case(disagreement_is_raised_on_all_ranks, (2, 3))
 
 
 @case

@@ -61,23 +61,13 @@ def call_scalars(
 ) -> list[float | int]:
     """Return the scalar arguments in order, as Python numbers.
 
-    Raises TypeError for missing or unknown names, and a float for an integer scalar.
+    Raises TypeError for missing or unknown names, and what is not such a number.
     """
-    if not given and len(named) == len(names):
-        try:
-            values: list[Any] = [named[name] for name in names]
-        except KeyError:
-            raise _wrong_names(names, named) from None
-    elif len(given) == len(names) and not named:
-        values = list(given)
-    else:
-        values = list(given) + [named[n] for n in names[len(given) :] if n in named]
-        if len(values) != len(names) or len(given) + len(named) != len(names):
-            raise _wrong_names(names, named)
-    for number, value in enumerate(values):
-        if type(value) is not (int if is_int[number] else float):
-            values[number] = _number(names[number], value, is_int[number])
-    return values
+    values = [*given, *(named[n] for n in names[len(given) :] if n in named)]
+    if len(values) != len(names) or len(given) + len(named) != len(names):
+        raise _wrong_names(names, named)
+    checked = zip(names, values, is_int, strict=True)
+    return [_number(name, value, integer) for name, value, integer in checked]
 
 
 def _wrong_names(names: Sequence[str], named: Mapping[str, Any]) -> TypeError:
@@ -91,8 +81,8 @@ def _number(name: str, value: Any, is_int: bool) -> float | int:
     if not is_int:
         return float(value)
     number = int(value)
-    if number != value:
-        raise TypeError(f"scalar {name!r} is an integer, got {value!r}")
+    if number != value or not -(2**63) <= number < 2**63:
+        raise TypeError(f"scalar {name!r} is a 64-bit integer, got {value!r}")
     return number
 
 

@@ -109,13 +109,13 @@ class Trainee:
 
     def iterate(self) -> None:
         """Train for one step."""
-        self.optimizer.zero_grad()
+        self.optimizer.zero_grad(set_to_none=False)
         self.last_loss = _forward_backward(self.model, self.batch)
         self.optimizer.step()
 
     def alone(self) -> None:
         """Run forward and backward; the gradients are not used."""
-        self.lone_model.zero_grad()
+        self.lone_model.zero_grad(set_to_none=False)
         with self.quiet():
             _forward_backward(self.lone_model, self.batch)
 
@@ -197,8 +197,8 @@ def _theirs(model: nn.Module, feed: Feed, recipe: Recipe) -> Trainee:
 def _copies(explanation: Explanation) -> str:
     copied_bytes = sum(group.copied_bytes for group in explanation.groups)
     return (
-        f"Our hooks copied {copied_bytes:,} bytes of gradients into symmetric memory "
-        "at each step."
+        "Both sides zero gradients in place, which spares both a copy of them; in the "
+        f"last step our hooks copied {copied_bytes:,} bytes."
     )
 
 

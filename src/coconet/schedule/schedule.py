@@ -153,8 +153,9 @@ class Draft:
 
     def dead(self, *targets: Handle) -> None:
         """Drop values that nobody needs.  See Dead."""
-        for value in self._find(list(targets)):
-            self.step(Dead(value.name))
+        for target in targets:
+            for name in [value.name for value in self._some(target, "dead")]:
+                self.step(Dead(name))
 
     def compile(self, **options: Any) -> Any:
         """Compile the schedule as it is now.  See coconet.compile."""
@@ -171,6 +172,16 @@ class Draft:
     def __str__(self) -> str:
         """Return the program as transformed so far."""
         return str(self.program)
+
+    def _some(self, handle: Handle, verb: str) -> list[Value]:
+        values = self._find(handle)
+        if not values:
+            raise ScheduleError(
+                f"{verb} got a handle to what is no longer part of the program",
+                got=handle,
+                need="a value of the program as it is now",
+            )
+        return values
 
     def _name(self, handle: Handle, verb: str) -> str:
         values = self._find(handle)
