@@ -85,3 +85,4 @@ def test_a_limit_has_a_place_of_its_own():
 def test_numbers_that_are_not_finite_are_left_out():
     made = chart({"a": [1.0, math.nan, 2.0, math.inf]})
     assert len(points(made.lines[0])) == 2
+    assert chart({"a": [math.nan]}).lines[0].points == ""

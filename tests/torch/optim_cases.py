@@ -160,8 +160,11 @@ def parameters_come_from_rank_0_bit_by_bit(world: World) -> None:
     )
     model.weight = nn.Parameter(value)
     model.other = nn.Parameter(torch.full((3, 4), float(world.rank)))
+    frozen = torch.full((5, 3), world.rank, dtype=torch.bfloat16).t()
+    model.frozen = nn.Parameter(frozen.clone(), requires_grad=False)
+    model.scalar = nn.Parameter(torch.tensor(world.rank), requires_grad=False)
     optim.SGD(model.parameters())
-    assert bits(model) == [special.tolist(), [0] * 12]
+    assert bits(model) == [special.tolist(), [0] * 12, [0] * 15, [0]]
 
 
 @case
@@ -382,8 +385,10 @@ def groups_frozen_and_thawed_parameters(world: World) -> None:
     train(world, model, ours, reference, range(7))
     assert ours.explain().num_frozen == 2
     for net, optimizer in zip((model, reference.model), made, strict=True):
+        net[1].weight.requires_grad_(True)
         optimizer.add_param_group({"params": net[3].parameters(), "lr": 1e-4})
     train(world, model, ours, reference, range(7, 14))
+    assert ours.explain().num_frozen == 1
     for net in (model, reference.model):
         net[1].requires_grad_(True)
         net[0].requires_grad_(False)
@@ -485,7 +490,7 @@ def disagreement_is_raised_on_all_ranks(world: World) -> None:
     ours.param_groups[0]["lr"] = 1e-2
     train(world, model, ours, reference, range(3, 6))
     check_same_model(model, reference)
-    with pytest.raises(RanksDisagree, match="different shapes"):
+    with pytest.raises(RanksDisagree, match="different parameters"):
         optim.SGD(nn.Linear(3, 2 + world.rank).parameters())
 
 

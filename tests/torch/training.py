@@ -122,7 +122,8 @@ def check_same_state(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
 
 def bits(model: nn.Module) -> list[list[int]]:
     """Return the bit patterns of all parameters."""
+    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     return [
-        p.detach().clone().view(-1).view(torch.int32).tolist()
+        p.detach().reshape(-1).view(kinds[p.element_size()]).tolist()
         for p in model.parameters()
     ]

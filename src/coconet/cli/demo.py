@@ -24,10 +24,7 @@ def main(*, ranks: int, out: Path, as_json: bool) -> int:
         raise typer.BadParameter(f"{out} can be no file", param_hint="--out")
     recipe = Recipe(has_torch=has_torch())
     with redirect_stdout(sys.stderr if as_json else sys.stdout):
-        what = (
-            "a transformer" if recipe.has_torch else "an array (torch is not installed)"
-        )
-        print(f"{ranks} ranks take {recipe.steps} steps of Adam on {what}", flush=True)
+        print(_opening(ranks, recipe), flush=True)
         facts = run(ranks, recipe)
     if isinstance(facts, int):
         return facts
@@ -44,3 +41,12 @@ def main(*, ranks: int, out: Path, as_json: bool) -> int:
     else:
         print(f"\n{summary(facts, found)}\n\nreport: {out}")
     return 0 if has_passed else 1
+
+
+def _opening(ranks: int, recipe: Recipe) -> str:
+    if recipe.has_torch:
+        return f"{ranks} ranks train a transformer for {recipe.steps} steps, twice"
+    return (
+        f"torch is not installed: {ranks} ranks take {recipe.steps} steps of the same "
+        "Adam update on an array"
+    )

@@ -79,6 +79,7 @@ def chart(
     steps = max(len(losses) for losses in series.values())
     numbers = [x for losses in series.values() for x in losses if math.isfinite(x)]
     numbers += [] if limit is None else [limit]
+    numbers = numbers or [0.0]
     y_numbers = decades(numbers) if is_log else round_ticks(min(numbers), max(numbers))
     x_numbers = [x for x in round_ticks(1, max(steps, 2)) if 1 <= x <= steps]
     x = Scale(1, max(steps, 2), LEFT, WIDTH - RIGHT)

@@ -19,9 +19,9 @@ class Recipe:
     """
 
     has_torch: bool = True
-    steps: int = 200
+    steps: int = 300
     warm: int = 10
-    alone_every: int = 2
+    alone_every: int = 3
     seed: int = 2022
     lr: float = 1e-3
     batch: int = 4

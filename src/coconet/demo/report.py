@@ -25,7 +25,7 @@ def page(facts: Facts, checks: list[Check]) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(spread=_spread, bytes=_bytes, ms=_ms)
+    environment.filters.update(bytes=_bytes, ms=_ms)
     ours, reference = facts.ours, facts.reference
     apart = differences(ours.losses, reference.losses)
     return environment.get_template(TEMPLATE).render(
@@ -49,7 +49,7 @@ def summary(facts: Facts, checks: list[Check]) -> str:
         "iteration",
         "forward+backward",
         "the rest",
-        "state",
+        "optimizer state",
     )
     rows = [head, _row(ours), _row(reference)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -93,21 +93,24 @@ class Optimizer(torch.optim.Optimizer, ABC):
         """Refuse: the memory is shared with other processes."""
         raise TypeError("an optimizer is not copied; use state_dict()")
 
-    # ---- layout ----
-
     def _lay_out(self) -> None:
         """Move the parameters of all groups that are not moved yet."""
+        new = self.param_groups[len(self._flats) :]
+        self._inside.update(p for g in new for p in g["params"] if p.requires_grad)
         everything = list(self._parameters())
-        refuse_kinds(everything)
+        self._frozen = [p for p in everything if p not in self._inside]
+        refuse_kinds(self._inside)
         refuse_overlaps(everything)
         refuse_wrapped(everything)
-        for group in self.param_groups[len(self._flats) :]:
-            params: list[torch.Tensor] = group["params"]
-            self._inside.update(p for p in params if p.requires_grad)
-            inside = [param for param in params if param in self._inside]
+        kinds = [(tuple(p.shape), p.dtype, p in self._inside) for p in everything]
+        self._shared.check_alike("parameters", str(kinds))
+        for group in new:
+            inside = [param for param in group["params"] if param in self._inside]
+            for param in group["params"]:
+                if param not in self._inside:
+                    self._shared.broadcast(param)
             self._flats.append(Flat(inside, self._world, self._shared))
             self._bound(self._flats[-1], group)
-        self._frozen = [param for param in everything if param not in self._inside]
         self._vote.forget()
         self._copied_bytes = [0] * len(self._flats)
 
@@ -149,8 +152,6 @@ class Optimizer(torch.optim.Optimizer, ABC):
                 self._compiled[program] = step, schedule
             flat.bind(program, *self._compiled[program])
         return flat.bound[program]
-
-    # ---- a step ----
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduce the gradients and update the parameters, together with all ranks.
@@ -246,8 +247,6 @@ class Optimizer(torch.optim.Optimizer, ABC):
     def agree_on_inf(self, found: bool) -> bool:
         """Return whether any rank found an inf; every rank calls it, for GradScaler."""
         return bool(self._shared.sum([found])[0])
-
-    # ---- state ----
 
     def state_dict(self) -> dict[str, Any]:
         """Return what torch's optimizer would: whole tensors; needs no other rank."""

@@ -6,7 +6,6 @@ Optimizer state lies in pieces: on each rank those elements that it updates.
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from coconet.errors import RanksDisagree
 from coconet.ir import Domain, Layout, Program, Sliced, TensorType
 from coconet.runtime.world import World
 from coconet.schedule import Schedule
@@ -59,7 +57,7 @@ class Flat:
             copied_bytes  of gradients and parameters that lay elsewhere, so far
 
     Blocks  until every rank makes the same
-    Raises  UnsupportedError, SharedMemoryFull; RanksDisagree if the shapes differ
+    Raises  UnsupportedError, SharedMemoryFull
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class Flat:
         self._addresses = [value.data_ptr() for value in self._values]
         for number in range(len(self.params)):
             self._move_value(number)
-        self._take_values_of_rank_0()
+        shared.take_from_rank_0(self._arrays["p"])
         self.copied_bytes = 0
         self._watch_gradients()
 
@@ -106,23 +104,6 @@ class Flat:
         value.copy_(param.detach())
         param.data = value
         self.copied_bytes += value.nbytes
-
-    def _take_values_of_rank_0(self) -> None:
-        shapes = str([tuple(param.shape) for param in self.params])
-        digest = int(hashlib.sha256(shapes.encode()).hexdigest()[:12], 16)
-        parameters = self._arrays["p"]
-        rows = self._shared.rows([digest, self._offset(parameters)])
-        others = tuple(rank for rank, row in enumerate(rows) if row[0] != rows[0][0])
-        if others:
-            raise RanksDisagree(
-                "ranks optimize parameters of different shapes",
-                got=f"here {len(self.params)} of {self.numel} elements",
-                need="the same model on every rank",
-                ranks=others,
-            )
-        if self._world.rank:
-            self._world.read(0, rows[0][1], parameters)
-        self._shared.wait()
 
     def _offset(self, array: NDArray[Any]) -> int:
         return array.ctypes.data - self._world.pool.base

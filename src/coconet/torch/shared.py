@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from coconet.backends.c import compile_plan
+from coconet.errors import RanksDisagree
 from coconet.ir import Program
 from coconet.lower import lower
 from coconet.runtime.world import World
 from coconet.torch.schedule import one_kernel
 from coconet.torch.workloads import shared
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["Shared", "compiled"]
 
@@ -60,6 +66,34 @@ class Shared:
         return [
             whole[start : start + len(row)] for start in range(0, len(whole), len(row))
         ]
+
+    def check_alike(self, what: str, description: str) -> None:
+        """Raise RanksDisagree unless every rank gives the same description."""
+        digest = int(hashlib.sha256(description.encode()).hexdigest()[:12], 16)
+        rows = self.rows([digest])
+        others = tuple(rank for rank, row in enumerate(rows) if row != rows[0])
+        if others:
+            raise RanksDisagree(
+                f"ranks have different {what}",
+                got=f"rank {self._world.rank}: {description}",
+                need="the same on every rank",
+                ranks=others,
+            )
+
+    def take_from_rank_0(self, array: NDArray[Any]) -> None:
+        """Give an array in symmetric memory the bytes that it has on rank 0."""
+        rows = self.rows([array.ctypes.data - self._world.pool.base])
+        if self._world.rank:
+            self._world.read(0, rows[0][0], array)
+        self.wait()
+
+    def broadcast(self, tensor: torch.Tensor) -> None:
+        """Give a dense tensor, wherever it lies, the bytes that it has on rank 0."""
+        array = self._world.pool.empty((tensor.nbytes,), np.uint8)
+        there = torch.as_tensor(array).view(tensor.dtype).view(tensor.shape)
+        there.copy_(tensor.detach())
+        self.take_from_rank_0(array)
+        tensor.detach().copy_(there)
 
     def wait(self) -> None:
         """Wait until every rank is here."""
