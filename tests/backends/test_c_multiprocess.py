@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rank_files import load
 
 from coconet.runtime.testing import run_ranks
 from coconet.verification import verify_on_processes
@@ -13,27 +14,12 @@ HERE = Path(__file__).parent
 OPTIMIZERS = Path(__file__).parents[2] / "src/coconet/workloads/optimizers.py"
 
 
-def on_ranks(module: str) -> object:
-    """Return a function of a file beside this one, importable by path in the ranks."""
-    import importlib.util
-    import sys
-
-    name = f"backends_{module}"
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{module}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[name] = loaded
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
 @pytest.mark.slow
 @pytest.mark.multiproc
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_programs_equal_the_interpreter(ranks: int) -> None:
-    programs = on_ranks("c_programs")
+    programs = load(HERE / "c_programs.py")
     outcome = run_ranks(ranks, programs.check_programs, timeout_s=280)
     assert outcome.returncodes == (0,) * ranks, outcome.stderr
     for lines in outcome.results:
@@ -54,7 +40,7 @@ def test_optimizers_equal_the_interpreter_in_every_schedule() -> None:
 
 @pytest.mark.multiproc
 def test_a_wrong_kernel_is_noticed() -> None:
-    programs = on_ranks("c_faulty")
+    programs = load(HERE / "c_faulty.py")
     outcome = run_ranks(2, programs.check_mutants, timeout_s=60)
     assert outcome.returncodes == (0, 0), outcome.stderr
     for found in outcome.results:
@@ -63,7 +49,7 @@ def test_a_wrong_kernel_is_noticed() -> None:
 
 @pytest.mark.multiproc
 def test_calls_and_their_misuse() -> None:
-    programs = on_ranks("c_calls")
+    programs = load(HERE / "c_calls.py")
     outcome = run_ranks(2, programs.check_calls, timeout_s=60)
     assert outcome.returncodes == (0, 0), outcome.stderr
     for results in outcome.results:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rank_files import load
 
 import coconet as cc
 from coconet.backends.eager import EagerStep
@@ -32,19 +31,7 @@ WORLDS = (1, 2, 3)
 DP = cc.Group("dp")
 
 
-def load_cases() -> Any:
-    """Import the file beside this one, as the ranks will: by its path."""
-    path = Path(__file__).with_name("eager_cases.py")
-    spec = importlib.util.spec_from_file_location("eager_cases", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-CASES = load_cases()
+CASES = load(Path(__file__).with_name("eager_cases.py"))
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
+from rank_files import load
 
 from coconet.runtime.testing import Outcome, run_ranks
 
@@ -16,15 +15,8 @@ pytestmark = pytest.mark.multiproc
 
 
 @pytest.fixture(scope="module")
-def victims() -> ModuleType:
-    path = Path(__file__).parent / "victims.py"
-    spec = importlib.util.spec_from_file_location("fault_victims", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def victims() -> Any:
+    return load(Path(__file__).with_name("victims.py"))
 
 
 def survivors(outcome: Outcome, victim: int) -> list[str]:

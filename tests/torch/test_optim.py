@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rank_files import load
 
 from coconet.runtime.launch import spawn
 
 pytest.importorskip("torch")
 
-HERE = Path(__file__).parent
 WORLDS = (2, 1, 3)
 
 
-def load(name: str) -> Any:
-    """Import a file beside this one, as the ranks will: by its path."""
-    if str(HERE) not in sys.path:
-        sys.path.append(str(HERE))
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-CASES = load("optim_cases")
+CASES = load(Path(__file__).with_name("optim_cases.py"))
 
 
 @pytest.fixture(scope="module")

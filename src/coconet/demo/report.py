@@ -59,11 +59,14 @@ def summary(facts: Facts, checks: list[Check]) -> str:
         f" (need: {check.need})"
         for check in checks
     ]
+    ratio = (
+        f"The rest, exchange and update, takes {reference.name} "
+        f"{_ratios(facts)['rest']} as long."
+    )
     return "\n".join(
         [
             *table,
-            f"The rest, exchange and update, takes {reference.name} "
-            f"{_ratios(facts)['rest']} as long.",
+            *(facts.notes if facts.is_exact else [ratio]),
             *("", "Schedule:", facts.listing.schedule, ""),
             *verdicts,
         ]

@@ -185,7 +185,7 @@ def _first_line(report: Report) -> str:
 
 
 def _values(report: Report, scalars: Scalars) -> list[str]:
-    """Return `name = value` of each scalar."""
+    """Return `name = value` of each scalar; of a NaN also the bits: they may differ."""
     values: list[str] = []
     for index in range(report.num_scalars):
         bits: int = report.scalars[index]
@@ -195,7 +195,8 @@ def _values(report: Report, scalars: Scalars) -> list[str]:
         value = (
             struct.unpack("d", struct.pack("q", bits))[0] if dtype == "f64" else bits
         )
-        values.append(f"{name} = {value!r}")
+        which = "" if value == value else f" ({bits & (1 << 64) - 1:#x})"
+        values.append(f"{name} = {value!r}{which}")
     return values
 
 

@@ -137,7 +137,7 @@ class Call:
                 self._settle(code)
         except BaseException as error:
             if self._args.arrived and _abandon(self._world, error):
-                self._poison = f"{type(error).__name__} during the arrival"
+                self._spoil(f"{type(error).__name__} during the arrival")
             raise
         finally:
             self._unlock()
@@ -157,8 +157,13 @@ class Call:
             return
         error = explain(world, code, waits=waits, scalars=self._names)
         if code not in (DISAGREE, BAD) and fault(world).torn:
-            self._poison = error.what
+            self._spoil(error.what)
         raise error
+
+    def _spoil(self, why: str) -> None:
+        """Note that some rank may have run the call, or may run it still."""
+        self._poison = why
+        self._world.pool.keep_all()
 
 
 def arrive_bad(world: World, text: str) -> None:

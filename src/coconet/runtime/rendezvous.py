@@ -192,16 +192,17 @@ class _Gathering:
             said, descriptors = _receive(self.sockets[descriptor])
         except OSError:  # it died with something of ours unread
             said, descriptors = None, []
-        if isinstance(said, dict) and len(descriptors) == 2:
-            member = Member(
-                _hello(cast("dict[str, Any]", said), self.mine), *descriptors
-            )
-            self._check(member.hello)
-            self.rank_of[descriptor] = member.hello.rank
-            self.members[member.hello.rank] = member
-            return
-        for extra in descriptors:
-            os.close(extra)
+        try:
+            if isinstance(said, dict) and len(descriptors) == 2:
+                hello = _hello(cast("dict[str, Any]", said), self.mine)
+                self._check(hello)
+                self.rank_of[descriptor] = hello.rank
+                self.members[hello.rank] = Member(hello, *descriptors)
+                descriptors = []
+                return
+        finally:
+            for extra in descriptors:
+                os.close(extra)
         self.poll.unregister(descriptor)
         self.sockets.pop(descriptor).close()
         if (rank := self.rank_of.pop(descriptor, None)) is not None:

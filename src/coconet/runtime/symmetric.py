@@ -79,6 +79,7 @@ class SymmetricPool:
         self._gaps: list[tuple[int, int]] = []  # (start, end), sorted, never adjacent
         # Finalizers run at any moment, also inside allocate: they only append here.
         self._returned: deque[tuple[int, int]] = deque()
+        self._keeps_all = False
         self.base: int = library().cc_map(self.fd, self.reserve) or 0
         if not self.base:
             self.close()
@@ -131,8 +132,14 @@ class SymmetricPool:
 
     def take_back(self, block: Block) -> None:
         """Note a block that nobody refers to any more; for the block itself."""
+        if self._keeps_all:
+            return
         end = block.offset + _up(max(block.nbytes, 1), LINE)
         self._returned.append((block.offset, end))
+
+    def keep_all(self) -> None:
+        """Use no freed memory again: a peer that is late may still write to it."""
+        self._keeps_all = True
 
     def close(self) -> None:
         """Allocate no more; the memory lives as long as its blocks."""
@@ -189,9 +196,9 @@ class SymmetricPool:
                 need=f"{step} bytes more",
                 fix="raise the memory limit of this container or user",
             ) from error
-        self._gaps.append((self.nbytes, self.nbytes + step))
-        self._gaps[:] = _joined(self._gaps)
-        self.nbytes += step
+        # in this order: if Ctrl-C comes between, the gap is lost, not given out twice
+        start, self.nbytes = self.nbytes, self.nbytes + step
+        self._gaps[:] = _joined([*self._gaps, (start, start + step)])
 
 
 def _up(value: int, step: int) -> int:

@@ -8,7 +8,6 @@ import functools
 import os
 import sys
 import threading
-import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,6 +32,7 @@ SLICE_NS = 50_000_000  # an arrival returns to Python this often, for Ctrl-C
 SPINS = 2000  # pauses before a waiter yields its core, about 0.1 ms
 SPINS_CROWDED = 50  # the same when ranks share cores
 SEGMENTS_BYTES = 1 << 45  # of address space, for the segments of all ranks
+LONGEST_S = 1e6  # of a wait, about 11 days: poll counts milliseconds in 31 bits
 
 _State = Literal["open", "closed", "forked"]
 
@@ -56,6 +56,7 @@ class World:
         Units   seconds
         Blocks  until all ranks are there
         Raises  RendezvousError, SharedMemoryFull, NoCompiler, CompileError
+                ValueError: timeout_s is not a time to wait
         """
         if not 0 <= place.rank < place.size <= MAX_RANKS:
             raise RendezvousError(
@@ -63,6 +64,8 @@ class World:
                 got=f"rank {place.rank} of {place.size}",
                 need=f"0 <= rank < size <= {MAX_RANKS}",
             )
+        if not 0 < timeout_s <= LONGEST_S:
+            raise ValueError(f"a timeout is over 0 and at most 1e6 s, got {timeout_s}")
         self.rank, self.size, self.run = place.rank, place.size, place.run
         self.timeout_s, self.warn_s = timeout_s, warn_s
         self.lock = threading.Lock()
@@ -82,6 +85,9 @@ class World:
         self.pidfds = tuple(member.pidfd for member in members)
         try:
             self.address = _create(self, members)
+        except BaseException:
+            self._release()
+            raise
         finally:
             for member in members:
                 os.close(member.segment)
@@ -122,6 +128,10 @@ class World:
         self.state = "closed"
         library().cc_world_leave(self.address)
         library().cc_world_destroy(self.address)
+        _worlds.discard(self)
+        self._release()
+
+    def _release(self) -> None:
         for pidfd in self.pidfds:
             os.close(pidfd)
         self.pool.close()
@@ -191,9 +201,10 @@ def world() -> World:
     return _default[-1]
 
 
-# The one world that `init` made, and all worlds whose processes it must tell its end.
+# The one world that `init` made, and all open ones: a world's peers must hear its end,
+# and its watch reads its segment, so only closing it lets go of it.
 _default: list[World] = []
-_worlds: weakref.WeakSet[World] = weakref.WeakSet()
+_worlds: set[World] = set()
 
 
 def _create(new: World, members: list[Member]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import struct
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -71,7 +72,11 @@ class BoundStep:
             scalars=tuple(zip(plan.scalars, plan.scalar_kinds, strict=True)),
         )
         self.staged_bytes = 0
+        # Another thread must not touch this step's words and pointers during a call.
+        self._busy = threading.Lock()
         self._given: tuple[Any, ...] = ()
+        self._lay: tuple[object, ...] = ()
+        self._arrays: tuple[Array, ...] = ()
         self._copies_in: list[tuple[Array, Array]] = []
         self._copies_out: list[tuple[Array, Array]] = []
         self._owned: dict[str, Array] = {}
@@ -83,17 +88,22 @@ class BoundStep:
                 self._point(number, buffer, self._own(buffer))
         self._prepare_scalars()
 
-    def holds(self, tensors: Mapping[str, Any]) -> bool:
-        """Whether the step is placed on these very objects."""
-        pairs = zip(self._given, tensors.values(), strict=True)
-        return all(placed is given for placed, given in pairs)
+    def _holds(self, tensors: Mapping[str, Any]) -> bool:
+        """Whether the step is placed on these very objects, where they lie now."""
+        rows = zip(self._given, self._lay, tensors.values(), strict=True)
+        return all(
+            placed is given and lay == _memory(given) for placed, lay, given in rows
+        )
 
     def place(self, arrays: Mapping[str, Array], *, keep: Mapping[str, Any]) -> None:
         """Point the arguments at these arrays, of the shapes that the step is bound to.
 
-        keep holds the caller's objects, which stay alive until the next placing.
+        keep holds the caller's objects. They and their memory, which a tensor may leave
+        for other memory, stay alive until the next placing.
         """
         self._given = tuple(keep.values())
+        self._lay = tuple(map(_memory, self._given))
+        self._arrays = tuple(arrays.values())
         self.staged_bytes = 0
         self._copies_in.clear()
         self._copies_out.clear()
@@ -149,6 +159,33 @@ class BoundStep:
 
     def __call__(self, *given: float | int, **named: float | int) -> Any:
         """Run with these scalars, by position or name.  See CompiledStep."""
+        self._enter()
+        try:
+            return self._run(given, named)
+        finally:
+            self._busy.release()
+
+    def call_on(
+        self,
+        tensors: Mapping[str, Any],
+        to_arrays: Callable[[Mapping[str, Any]], Mapping[str, Array]],
+        given: Sequence[Any],
+        named: Mapping[str, Any],
+    ) -> Any:
+        """Place the step on these tensors, if it is not there already, and run it."""
+        self._enter()
+        try:
+            if not self._holds(tensors):
+                self.place(to_arrays(tensors), keep=tensors)
+            return self._run(given, named)
+        finally:
+            self._busy.release()
+
+    def _enter(self) -> None:
+        if not self._busy.acquire(blocking=False):
+            raise self._world.refusal()
+
+    def _run(self, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
         try:
             scalars = self._by_name(named)
             if given or len(named) != len(scalars) or bool in map(type, scalars):
@@ -166,7 +203,7 @@ class BoundStep:
         return None
 
     def _checked(
-        self, given: tuple[Any, ...], named: Mapping[str, Any]
+        self, given: Sequence[Any], named: Mapping[str, Any]
     ) -> Sequence[float | int]:
         plan = self._plan
         names, is_int = plan.scalars, self._is_int
@@ -177,7 +214,7 @@ class BoundStep:
     def _call_with_copies(self) -> Any:
         for staging, array in self._copies_in:
             np.copyto(staging, array)
-        results = [self._allocate(buffer) for _, buffer in self._results]
+        results = refusing(self._world, self._plan.name, self._allocate_results)
         for (number, buffer), array in zip(self._results, results, strict=True):
             self._point(number, buffer, array)
         self._call()
@@ -189,6 +226,9 @@ class BoundStep:
             return tuple(results)
         return results[0] if results else None
 
+    def _allocate_results(self) -> list[Array]:
+        return [self._allocate(buffer) for _, buffer in self._results]
+
     def restore(self) -> None:
         """Allow calls again after a fault: the updated tensors were loaded again."""
         self._call.restore()
@@ -199,6 +239,11 @@ def _picker(keys: Sequence[Any]) -> Callable[[Any], Sequence[Any]]:
     if len(keys) > 1:
         return operator.itemgetter(*keys)
     return lambda items: [items[key] for key in keys]
+
+
+def _memory(given: Any) -> object:
+    """Return how a tensor lies in memory, which may change; an array stays put."""
+    return (given.data_ptr(), given.stride()) if hasattr(given, "data_ptr") else None
 
 
 def _as_tensor(array: Array) -> Any:

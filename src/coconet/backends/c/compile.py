@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -41,8 +42,8 @@ def compile_plan(
             need=f"{plan.ranks} ranks",
         )
     code = print_plan(plan)
-    sources = {f"{plan.name}.c": code, "runtime.h": header_text()}
-    path = build(plan.name, sources)
+    sources = {"kernel.c": code, "runtime.h": header_text()}
+    path = build(_library_name(plan.name), sources)
     return CompiledStep(plan, world, Kernel(path), code, knobs or Knobs())
 
 
@@ -86,9 +87,7 @@ class CompiledStep:
             if len(self._bound) >= _KEPT:
                 self._bound.pop(next(iter(self._bound)))
             self._bound[key] = bound
-        elif not bound.holds(tensors):
-            bound.place(self._refusing(self._arrays, tensors), keep=tensors)
-        return bound(*scalars, **rest)
+        return bound.call_on(tensors, self._checked_arrays, scalars, rest)
 
     def bind(
         self, *, sizes: Mapping[str, int] | None = None, **tensors: Any
@@ -120,12 +119,20 @@ class CompiledStep:
         self.signature.check_updated(arrays, np.may_share_memory)
         return arrays
 
+    def _checked_arrays(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
+        return self._refusing(self._arrays, tensors)
+
     def _refusing(self, check: Callable[..., Any], *args: Any) -> Any:
         return refusing(self.world, self.plan.name, check, *args)
 
     def __repr__(self) -> str:
         """Return program and ranks."""
         return f"<compiled {self.plan.name} on {self.plan.ranks} ranks>"
+
+
+def _library_name(program: str) -> str:
+    """Return a name for files; a program's may begin with `_`, or have any letters."""
+    return re.sub(r"\W", "_", f"program_{program}", flags=re.ASCII)[:64]
 
 
 def _kind(tensor: Any) -> tuple[Any, ...]:

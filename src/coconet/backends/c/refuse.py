@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from coconet.errors import CoconetError
 from coconet.runtime.executable import arrive_bad
 from coconet.runtime.world import World
 
@@ -22,14 +21,14 @@ def refusing(
     *args: P.args,
     **options: P.kwargs,
 ) -> R:
-    """Return check(..); if it refuses this rank's arguments, every rank raises.
+    """Return check(..); if it fails on this rank, for any reason, every rank raises.
 
     Blocks  until every rank has arrived, if the check fails
     Raises  what the check raises; the other ranks raise RanksDisagree with its text
     """
     try:
         return check(*args, **options)
-    except (CoconetError, TypeError) as error:
+    except Exception as error:
         if world.size > 1:
             arrive_bad(world, f"program {program}: {error}")
         raise
