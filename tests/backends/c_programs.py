@@ -93,6 +93,18 @@ def mixed() -> cc.Program:
     return cc.program("mixed", inputs=[g, n, on], outputs=[out, count])
 
 
+def truth() -> cc.Program:
+    """Bools that meet integers: what is not 0 is true, also when it is even."""
+    (N,) = cc.dims("N")
+    on = cc.tensor("on", cc.bool_, (N,), cc.Local(), dp)
+    k = cc.scalar("k", cc.i64)
+    either = cc.logical_or(on, 256)
+    both = cc.logical_and(on, k * 2)
+    chosen = cc.where(on, on, k * 256)
+    count = cc.cast(chosen, cc.i32) + cc.cast(both, cc.i32)
+    return cc.program("truth", inputs=[on, k], outputs=[either, both, chosen, count])
+
+
 def reduction(op: str, dtype: cc.DType) -> cc.Program:
     """One all-reduce, and nothing else."""
     (N,) = cc.dims("N")
@@ -112,6 +124,7 @@ def programs() -> Iterator[tuple[str, cc.Program]]:
     yield "sliced", sliced_inputs()
     yield "old value", old_value()
     yield "mixed", mixed()
+    yield "truth", truth()
     for op in ("sum", "mean", "max", "min", "prod"):
         yield f"{op} f32", reduction(op, cc.f32)
     for dtype in integers:

@@ -9,6 +9,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,15 @@ def draw(seed: int, *, ranks: int | None = None, halves: bool = True) -> Case:
 
 
 def _sizes(rng: np.random.Generator, program: cc.Program) -> Sizes:
-    while True:
-        sizes = {dim.name: int(rng.choice(EXTENTS)) for dim in program.dims}
-        values = (*program.inputs, *program.values)
-        if all(np.prod(bind_shape(v.type.shape, sizes)) < 6000 for v in values):
-            return sizes
+    """Return numbers for the dims, none of them so large that a tensor is."""
+    sizes = {dim.name: int(rng.choice(EXTENTS)) for dim in program.dims}
+    while any(_numel(value, sizes) > 6000 for value in program.inputs):
+        sizes[max(sizes, key=sizes.__getitem__)] = 2
+    return sizes
+
+
+def _numel(value: Any, sizes: Sizes) -> int:
+    return prod(bind_shape(value.type.shape, sizes))
 
 
 class _Writer:
@@ -89,7 +94,7 @@ class _Writer:
         reals = REALS + HALVES if halves else REALS
         self.dtypes = (cc.f32, cc.f32, *reals, *INTEGERS, cc.bool_)
         self.dtype: DType = self.one((cc.f32, *reals, *INTEGERS[:3]))
-        extents = (A, A, B, C, 1, 2, 3, 7, 64, 0)
+        extents = (A, A, B, C, 1, 2, 3, 7, 13, 0)
         rank = self.one((0, 1, 1, 1, 2, 2, 2, 2, 3, 3))
         self.shape = tuple(self.one(extents[: 9 + rank // 3]) for _ in range(rank))
         self.inputs: list[cc.Tensor] = []
@@ -299,7 +304,9 @@ def _some(rng: np.random.Generator, items: Sequence[Any], most: int) -> list[Any
     return [items[int(i)] for i in rng.permutation(len(items))[:count]]
 
 
-def _by_old_handles(rng: np.random.Generator, draft: Draft, program: cc.Program) -> None:
+def _by_old_handles(
+    rng: np.random.Generator, draft: Draft, program: cc.Program
+) -> None:
     """Apply a verb to values of the program as it was before any step."""
     values = (*program.inputs, *program.values)
     some = _some(rng, values, 5)
@@ -420,7 +427,7 @@ def _pieces(wholes: Sequence[Any], cut: Cut) -> list[Any]:
 
 
 def held(case: Case, results: Arguments) -> Arguments:
-    """Return arguments or results as the schedule keeps them: inputs may be in pieces."""
+    """Return arguments or results as the schedule keeps them, some in pieces."""
     made = dict(results)
     for value in case.schedule.result.tensors:
         layout = value.type.layout
@@ -472,3 +479,53 @@ def _irreproducible(case: Case, plan: Plan) -> Iterator[str]:
         yield f"replayed, the program is\n{again.result}"
     if str(lower(again.result, case.ranks)) != str(plan):
         yield "replayed, the plan is another one"
+
+
+def check_compiled(seeds: list[int]) -> list[str]:
+    """Run on one rank: every case compiled to C, called twice; say what is wrong."""
+    world = cc.init()
+    wrong: list[str] = []
+    for seed in seeds:
+        case = draw(seed, ranks=world.size, halves=False)
+        step = cc.compile(case.schedule)
+        for number, sizes in enumerate(case.sizes):
+            found = _compiled_difference(world, step, case, sizes, number)
+            if found:
+                wrong.append(f"rank {world.rank} at {sizes}: {found}\n{case}")
+    return wrong
+
+
+def _compiled_difference(
+    world: Any, step: Any, case: Case, sizes: Sizes, number: int
+) -> str:
+    """Call one step twice, with tensors in every kind of memory."""
+    result = case.schedule.result
+    calls = [arguments_of(case, sizes, case.seed + 10 * c + number) for c in range(2)]
+    tensors = {
+        value.name: _place(world, held(case, calls[0])[value.name][world.rank], place)
+        for place, value in enumerate(result.tensors, start=case.seed + number)
+    }
+    bound = step.bind(sizes=sizes, **tensors)
+    for call, given in enumerate(calls):
+        for name, array in tensors.items():
+            array[...] = held(case, given)[name][world.rank]
+        returned = bound(**{v.name: given[v.name] for v in result.scalars})
+        need = {n: (a[world.rank],) for n, a in meaning(case, sizes, given).items()}
+        names = [value.name for value in result.outputs]
+        outputs = (returned,) if len(names) == 1 else returned or ()
+        got = {n: (a,) for n, a in zip(names, outputs, strict=True)}
+        updated = [value.inputs[0].name for value in result.effects]
+        got |= {name: (tensors[name].copy(),) for name in updated}
+        found = first_difference(got, need)
+        if found is not None:
+            return f"call {call + 1}: {found}"
+    return ""
+
+
+def _place(world: Any, like: Any, place: int) -> Any:
+    """Return memory for an array: symmetric, private, or private with strides."""
+    if place % 3 == 0:
+        return world.pool.empty(like.shape, like.dtype)
+    if place % 3 == 1:
+        return np.empty_like(like)
+    return np.empty((*like.shape, 2), like.dtype)[..., 0]

@@ -118,6 +118,14 @@ def test_an_interrupt_ends_the_wait_for_an_arrival(
     assert "KeyboardInterrupt" in fact["got"]
 
 
+def test_memory_is_not_used_again_while_a_late_peer_may_write(run_all) -> None:
+    *survivors, victim = run_all("late", size=3)
+    assert victim.returncode == -signal.SIGKILL
+    for ended in survivors:
+        assert ended.returncode == 0, ended.stderr
+        assert ended.said == [["PeerFailed", [1.0]]]
+
+
 def test_a_run_works_right_after_a_killed_one(run_all) -> None:
     run_all("fault", 0, "kill", "inside", size=2)
     for ended in run_all("stress", 100, size=2):

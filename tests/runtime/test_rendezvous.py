@@ -1,10 +1,14 @@
 """Ranks that are missing, there twice, of another size or another version."""
 
+import os
 import socket
+import threading
 
 import pytest
 
-from coconet.runtime.rendezvous import address_of
+from coconet.errors import RendezvousError
+from coconet.runtime.rendezvous import address_of, meet, myself
+from coconet.settings import Launch
 
 pytestmark = pytest.mark.multiproc
 FAST_S = 5.0  # at once, beside starting an interpreter
@@ -101,3 +105,27 @@ def test_junk_on_the_socket_is_ignored(run) -> None:
                 stranger.send(junk)
     run.start("meet", 20, rank=1, size=2)
     assert [ended.said for ended in run.end()] == [[[0, 2]], [[1, 2]]]
+
+
+def test_a_refused_rank_leaves_no_descriptors() -> None:
+    before = os.listdir("/proc/self/fd")
+    errors: list[str] = []
+
+    def join(rank: int) -> None:
+        segment = os.memfd_create("test")
+        me = myself(Launch(rank, 3, run), segment=segment, segment_bytes=4096)
+        try:
+            meet(me, timeout_s=20)
+        except RendezvousError as error:
+            errors.append(error.what)
+        me.close()
+        os.close(segment)
+
+    run = f"twice-{os.getpid()}"
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in (0, 1, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == ["two processes say they are rank 1"] * 3
+    assert os.listdir("/proc/self/fd") == before

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from coconet.errors import RunError, SharedMemoryFull
+from coconet.runtime import symmetric
 from coconet.runtime.library import library
 from coconet.runtime.symmetric import SymmetricPool
 
@@ -156,3 +157,30 @@ def test_threads_may_allocate_at_once(pool: SymmetricPool) -> None:
     for thread in threads:
         thread.join()
     assert not broken
+
+
+def test_memory_that_is_kept_is_not_used_again(pool: SymmetricPool) -> None:
+    block = pool.allocate(1000)
+    offset = block.offset
+    pool.keep_all()
+    del block
+    gc.collect()
+    assert all(pool.allocate(1000).offset != offset for _ in range(5))
+
+
+def test_ctrl_c_while_growing_gives_no_memory_twice(
+    pool: SymmetricPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    first = pool.empty((1 << 18,), np.uint8)
+    with monkeypatch.context() as patch:
+        patch.setattr(symmetric, "_joined", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pool.allocate(3 << 20)
+    arrays = [first, *(pool.empty((1 << 20,), np.uint8) for _ in range(8))]
+    for mark, array in enumerate(arrays):
+        array[:] = mark
+    assert [int(array.max()) for array in arrays] == list(range(9))
+    assert [int(array.min()) for array in arrays] == list(range(9))

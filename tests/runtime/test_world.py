@@ -1,6 +1,8 @@
 """A world of one rank, in this process, and what close and fork do to worlds."""
 
 import ctypes
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +56,26 @@ def test_timeouts_come_from_the_caller_or_the_settings(
     second = init(timeout_s=3)
     assert second.timeout_s == 3
     second.close()
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("inf"), float("nan"), 1e9])
+def test_a_timeout_is_a_time_to_wait(timeout_s: float) -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        World(Launch(0, 1, "test"), timeout_s=timeout_s, warn_s=1)
+
+
+def test_a_world_that_is_dropped_stays_until_it_is_closed() -> None:
+    # its watch still reads the segment
+    made = World(Launch(0, 1, "test"), timeout_s=1, warn_s=1)
+    seen = weakref.ref(made)
+    del made
+    gc.collect()
+    left = seen()
+    assert left is not None
+    left.close()
+    del left
+    gc.collect()
+    assert seen() is None
 
 
 @pytest.mark.parametrize(("rank", "size"), [(1, 1), (-1, 2), (0, 0), (0, 65)])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from coconet.dsl.tensor import Tensor
 from coconet.errors import ProgramError
-from coconet.ir import Local, Program, Value
+from coconet.ir import Local, Program, Value, needed_by
 from coconet.ir.verify import verify_program
 from coconet.ops import Input, Literal, Update
 
@@ -28,7 +28,7 @@ def program(
     if not name.isidentifier():
         raise ValueError(f"a program's name is an identifier, got {name!r}")
     wanted = [out.value for out in outputs]
-    found = _reachable(wanted)
+    found = needed_by(wanted)
     given = [x.value for x in inputs]
     arguments = _arguments(name, given, found)
     _check_outputs(name, wanted, found)
@@ -45,23 +45,6 @@ def program(
     verify_program(result)
     _warn_local_outputs(result)
     return result
-
-
-def _reachable(wanted: Sequence[Value]) -> list[Value]:
-    """Return everything the outputs need, each value after its inputs."""
-    order: dict[Value, None] = {}
-
-    stack = [(value, False) for value in reversed(wanted)]
-    while stack:
-        value, is_ready = stack.pop()
-        if value in order:
-            continue
-        if is_ready:
-            order[value] = None
-            continue
-        stack.append((value, True))
-        stack += [(source, False) for source in reversed(value.inputs)]
-    return list(order)
 
 
 def _arguments(name: str, given: list[Value], found: list[Value]) -> list[Value]:
@@ -175,7 +158,8 @@ def _base_name(value: Value) -> str:
         return ""
     if isinstance(value.op, Update) and not value.name:
         return f"{value.inputs[0].name}_new"
-    return value.name.lstrip("_")
+    name = value.name.lstrip("_")
+    return name if name.isidentifier() else ""
 
 
 def _warn_local_outputs(result: Program) -> None:

@@ -32,7 +32,7 @@ from coconet.ir.program import Fusion, Program
 from coconet.ir.rewrite import Moved, Rewrite, Rewriter
 from coconet.ir.shape import Dim, Extent, Shape, bind_shape, dims, numel
 from coconet.ir.types import TensorType, scalar_type
-from coconet.ir.value import Operation, Value
+from coconet.ir.value import Operation, Value, needed_by
 from coconet.ir.work import Work
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ = [
     "i8",
     "i32",
     "i64",
+    "needed_by",
     "numel",
     "scalar_type",
     "u8",

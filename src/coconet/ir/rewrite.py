@@ -112,21 +112,31 @@ class Rewriter:
         return Rewrite(program, moved, handed)
 
     def _build(self, value: Value) -> Value:
-        if value in self._dropped:
-            raise InternalError(f"{value} was dropped and is still read")
-        if value in self._built:
-            return self._built[value]
-        if value in self._replaced:
-            result = self._build(self._replaced[value])
-        else:
-            inputs = tuple(self._build(source) for source in value.inputs)
-            result = value
-            if any(a is not b for a, b in zip(inputs, value.inputs, strict=True)):
-                type_ = value.op.infer(*(source.type for source in inputs))
-                result = replace(value, inputs=inputs, type=type_)
-        self._order[result] = None
-        self._built[value] = result
-        return result
+        """Return what stands for a value now; what that reads is built before it."""
+        stack = [value]
+        while stack:
+            old = stack[-1]
+            if old in self._dropped:
+                raise InternalError(f"{old} was dropped and is still read")
+            instead = self._replaced.get(old)
+            sources = (instead,) if instead else old.inputs
+            missing = [source for source in sources if source not in self._built]
+            if missing:
+                stack += reversed(missing)
+                continue
+            stack.pop()
+            if old not in self._built:
+                made = self._built[instead] if instead else self._with_built_inputs(old)
+                self._built[old] = made
+                self._order[made] = None
+        return self._built[value]
+
+    def _with_built_inputs(self, value: Value) -> Value:
+        inputs = tuple(self._built[source] for source in value.inputs)
+        if all(a is b for a, b in zip(inputs, value.inputs, strict=True)):
+            return value
+        type_ = value.op.infer(*(source.type for source in inputs))
+        return replace(value, inputs=inputs, type=type_)
 
     def _fusions(self, fusions: Iterable[Fusion]) -> tuple[Fusion, ...]:
         rebuilt: list[Fusion] = []

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 from coconet.ir.program import Program
 from coconet.ir.value import Value
 
-__all__ = ["expression_text", "program_text"]
+__all__ = ["program_text"]
 
 _WIDTH = 58
 """Column of the comment that gives a value's type and source line."""
+
+_DEEPEST = 30
+"""How many values are printed inside each other before one gets its own line."""
 
 
 def program_text(program: Program) -> str:
@@ -16,43 +21,60 @@ def program_text(program: Program) -> str:
 
     A value the user gave no name and that is read once is printed where it is read.
     """
+    inlined = _inlined(program)
     groups = ", ".join(repr(group) for group in program.groups)
     lines = [f"program {program.name}" + (f"  # {groups}" if groups else "")]
     lines += [f"  {value.name:<10} {value.type}" for value in program.inputs]
-    done: set[str] = set()
-    scalars = [value for value in program.values if value.type.is_scalar]
-    for value in scalars:
-        lines += _statement(program, value, indent="  ")
     for value in program.values:
-        if value.type.is_scalar:
-            continue
-        fusion = program.fusion_of(value)
-        if fusion is None:
-            lines += _statement(program, value, indent="  ")
-        elif fusion.name not in done:
-            done.add(fusion.name)
+        if value.type.is_scalar and value not in inlined:
+            lines.append(_statement(value, inlined, indent="  "))
+    for part in _parts(program):
+        fusion = program.fusion_of(part[0])
+        if fusion:
             lines.append(f"  fused {fusion.name}:")
-            for member in fusion.members:
-                lines += _statement(program, member, indent="    ")
+        indent = "    " if fusion else "  "
+        shown = (value for value in part if value not in inlined)
+        lines += [_statement(value, inlined, indent) for value in shown]
     if program.outputs:
         lines.append("  return " + ", ".join(value.name for value in program.outputs))
     return "\n".join(lines)
 
 
-def expression_text(program: Program, value: Value) -> str:
-    """Return the right-hand side of a value's statement."""
-    return _render(program, value)[0]
-
-
-def _statement(program: Program, value: Value, indent: str) -> list[str]:
-    if _is_inlined(program, value):
-        return []
-    line = f"{indent}{value.name} = {expression_text(program, value)}"
+def _statement(value: Value, inlined: Collection[Value], indent: str) -> str:
+    line = f"{indent}{value.name} = {_render(value, inlined)[0]}"
     note = f"# {value.type}" + (f"  {value.at}" if value.loc else "")
-    return [f"{line:<{_WIDTH}} {note}"]
+    return f"{line:<{_WIDTH}} {note}"
 
 
-def _is_inlined(program: Program, value: Value) -> bool:
+def _parts(program: Program) -> Iterator[tuple[Value, ...]]:
+    """Yield each tensor, or whole kernel, after what it reads."""
+    tensors = [value for value in program.values if not value.type.is_scalar]
+    fusions = {value: f for f in program.fusions for value in f.members}
+    parts = dict.fromkeys(fusions[v].members if v in fusions else (v,) for v in tensors)
+    waiting, missing = list(parts), set(tensors)
+    while waiting:
+        ready = (
+            part
+            for part in waiting
+            if all(missing.isdisjoint(set(v.inputs) - set(part)) for v in part)
+        )
+        part = next(ready, waiting[0])
+        waiting.remove(part)
+        missing -= set(part)
+        yield part
+
+
+def _inlined(program: Program) -> Collection[Value]:
+    """Return the values that are printed where they are read, up to some depth."""
+    depth: dict[Value, int] = {}
+    for value in program.values:
+        inside = 1 + max((depth.get(source, 0) for source in value.inputs), default=0)
+        if inside <= _DEEPEST and _may_be_inlined(program, value):
+            depth[value] = inside
+    return depth.keys()
+
+
+def _may_be_inlined(program: Program, value: Value) -> bool:
     if not value.name.startswith("_"):
         return False
     users = program.users(value)
@@ -64,12 +86,10 @@ def _is_inlined(program: Program, value: Value) -> bool:
     return program.fusion_of(value) is program.fusion_of(users[0])
 
 
-def _render(program: Program, value: Value) -> tuple[str, int]:
+def _render(value: Value, inlined: Collection[Value]) -> tuple[str, int]:
     """Return text and how tightly it binds (higher binds tighter)."""
-    sources: list[tuple[str, int]] = []
-    for source in value.inputs:
-        if source in program.values and _is_inlined(program, source):
-            sources.append(_render(program, source))
-        else:
-            sources.append((source.name, 100))
+    sources = (
+        _render(source, inlined) if source in inlined else (source.name, 100)
+        for source in value.inputs
+    )
     return value.op.text(*sources)

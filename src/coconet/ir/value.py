@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from coconet.ir.location import Location
 from coconet.ir.types import TensorType
 
-__all__ = ["Operation", "Value"]
+__all__ = ["Operation", "Value", "needed_by"]
 
 
 class Operation(Protocol):
@@ -54,3 +55,19 @@ class Value:
     def __repr__(self) -> str:
         """Return name and type."""
         return f"{self.name or '?'}: {self.type}"
+
+
+def needed_by(values: Sequence[Value]) -> list[Value]:
+    """Return these values and all they are made from, each after its inputs."""
+    order: dict[Value, None] = {}
+    stack = [(value, False) for value in reversed(values)]
+    while stack:
+        value, is_ready = stack.pop()
+        if value in order:
+            continue
+        if is_ready:
+            order[value] = None
+            continue
+        stack.append((value, True))
+        stack += [(source, False) for source in reversed(value.inputs)]
+    return list(order)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coconet.errors import GroupError
-from coconet.ir import Cut, DType, Program, Sliced, Value, i64
+from coconet.ir import Cut, DType, Program, Sliced, Value, i64, needed_by
 from coconet.lower.hazards import NONE, Accesses, needs_barrier
 from coconet.lower.kernels import Kernel, kernels_of, saved_inputs
 from coconet.ops import AllGather, Elementwise, Input, Literal, Op, Update
@@ -162,7 +162,9 @@ class _Lowering:
     def const(self, value: Value) -> int:
         """Return the number of the plan's expression for a scalar."""
         if value not in self.consts:
-            self.consts[value] = self._make_const(value)
+            for source in needed_by([value]):
+                if source not in self.consts:
+                    self.consts[source] = self._make_const(source)
         return self.consts[value]
 
     def _make_const(self, value: Value) -> int:
@@ -173,7 +175,7 @@ class _Lowering:
         if isinstance(op, Literal):
             return self.plan.literal(op.value)
         assert isinstance(op, Elementwise)  # nothing else makes scalars
-        args = tuple(self.const(source) for source in value.inputs)
+        args = tuple(self.consts[source] for source in value.inputs)
         return self.plan.scalar(op.scalar_primitive, args, is_int=is_int)
 
 

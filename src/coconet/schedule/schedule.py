@@ -44,6 +44,22 @@ class Schedule:
             draft.step(step)
         return draft.schedule
 
+    def to_json(self) -> str:
+        """Return the steps as JSON, to be kept beside the program."""
+        from coconet.schedule.json import schedule_to_json
+
+        return schedule_to_json(self)
+
+    @staticmethod
+    def from_json(program: Program, text: str | bytes) -> Schedule:
+        """Apply steps that `to_json` gave; each is checked again.
+
+        Raises ScheduleError if the text is not a schedule, or a step is not legal.
+        """
+        from coconet.schedule.json import schedule_from_json
+
+        return schedule_from_json(program, text)
+
     def __eq__(self, other: object) -> bool:
         """Whether both transform the same program by the same steps."""
         if not isinstance(other, Schedule):

@@ -113,4 +113,4 @@ def _results(program: Program, returned: Any, tensors: Mapping[str, Any]) -> Nam
     outputs: Any = (returned,) if len(names) == 1 else returned or ()
     got: Named = {n: (a,) for n, a in zip(names, outputs, strict=True)}
     updated = [value.inputs[0].name for value in program.effects]
-    return got | {name: (np.ascontiguousarray(tensors[name]),) for name in updated}
+    return got | {name: (tensors[name].copy(),) for name in updated}

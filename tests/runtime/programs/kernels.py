@@ -48,6 +48,31 @@ int32_t cc_kernel(cc_args *a) {
   return w->barrier(a, 1);
 }
 """,
+    # rank 2 dies once all are past the arrival; rank 1 is late to write into rank 0's
+    # buffer 0, until buffer 1 of rank 0 says 2
+    "late": """
+#include "runtime.h"
+#include <signal.h>
+#include <unistd.h>
+#define FLAG(q) ((int64_t *)a->pointers[w->size + (q)])
+int32_t cc_kernel(cc_args *a) {
+  cc_world *w = a->world;
+  int32_t rc = w->arrive(a);
+  if (rc) return rc;
+  __atomic_store_n(FLAG(w->rank), 1, __ATOMIC_RELEASE);
+  if (w->rank == 2) {
+    for (int q = 0; q < 2; q++)
+      while (!__atomic_load_n(FLAG(q), __ATOMIC_ACQUIRE));
+    kill(getpid(), SIGKILL);
+  }
+  if (w->rank == 1) {
+    while (__atomic_load_n(FLAG(0), __ATOMIC_ACQUIRE) != 2);
+    for (int64_t i = 0; i < a->words[0]; i++) ((double *)a->pointers[0])[i] = 66;
+    __atomic_store_n(FLAG(0), 3, __ATOMIC_RELEASE);
+  }
+  return w->barrier(a, 1);
+}
+""",
 }
 WAITS = ("the arrival of program test (test.py:1)", "all_gather(p1) (test.py:2)")
 

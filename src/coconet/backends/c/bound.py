@@ -101,14 +101,15 @@ class BoundStep:
         keep holds the caller's objects. They and their memory, which a tensor may leave
         for other memory, stay alive until the next placing.
         """
-        self._given = tuple(keep.values())
-        self._lay = tuple(map(_memory, self._given))
+        self._given = (None,) * len(keep)  # until it succeeds
+        self._lay = tuple(map(_memory, keep.values()))
         self._arrays = tuple(arrays.values())
         self.staged_bytes = 0
         self._copies_in.clear()
         self._copies_out.clear()
         for number, buffer in self._arguments:
             self._place(number, buffer, arrays[buffer.name])
+        self._given = tuple(keep.values())
 
     def _prepare_scalars(self) -> None:
         """Make ready what a call does with its scalars: it must take a microsecond."""
@@ -159,11 +160,11 @@ class BoundStep:
 
     def __call__(self, *given: float | int, **named: float | int) -> Any:
         """Run with these scalars, by position or name.  See CompiledStep."""
-        self._enter()
-        try:
+        if self._busy.locked():
+            raise self._world.refusal()
+        # Ctrl-C cannot come between taking the lock and `with` knowing of it.
+        with self._busy:
             return self._run(given, named)
-        finally:
-            self._busy.release()
 
     def call_on(
         self,
@@ -173,17 +174,16 @@ class BoundStep:
         named: Mapping[str, Any],
     ) -> Any:
         """Place the step on these tensors, if it is not there already, and run it."""
-        self._enter()
-        try:
-            if not self._holds(tensors):
-                self.place(to_arrays(tensors), keep=tensors)
-            return self._run(given, named)
-        finally:
-            self._busy.release()
-
-    def _enter(self) -> None:
-        if not self._busy.acquire(blocking=False):
+        if self._busy.locked():
             raise self._world.refusal()
+        with self._busy:
+            if not self._holds(tensors):
+                refusing(
+                    self._world,
+                    self._plan.name,
+                    lambda: self.place(to_arrays(tensors), keep=tensors),
+                )
+            return self._run(given, named)
 
     def _run(self, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
         try:

@@ -65,7 +65,8 @@ def c_type(dtype: DType) -> str:
 def literal_text(value: Number, dtype: DType) -> str:
     """Return a number, rounded to the dtype by the C compiler, as a C expression."""
     if not dtype.is_float:
-        return f"(({c_type(dtype)})INT64_C({int(value)}))"
+        integer = bool(value) if dtype.kind == "bool" else value
+        return f"(({c_type(dtype)})INT64_C({int(integer)}))"
     number = float(value)
     if isnan(number):
         text = '__builtin_nan("")'

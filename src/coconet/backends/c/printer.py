@@ -179,7 +179,8 @@ class _TilePrinter:
         part = "i" if self.plan.consts[const.number].is_int else "f"
         kind, name = c_type(const.dtype), f"k{const.number}_{const.dtype}"
         place = used_consts(self.plan).index(const.number)
-        return f"const {kind} {name} = ({kind})k[{place}].{part};"
+        truth = "!!" if const.dtype.kind == "bool" else ""
+        return f"const {kind} {name} = ({kind}){truth}k[{place}].{part};"
 
     def _parameter(self, slot: _Slot) -> str:
         number = self.slots[slot]
