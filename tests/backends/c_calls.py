@@ -69,6 +69,10 @@ def check_calls() -> dict[str, str]:
         differs(TypeError, RanksDisagree), lambda: step(g, p, differs(True, 0.5)), "lr"
     )
     checks["new tensors at every call"] = _new_tensors(step)
+    odd = np.zeros(401, np.uint8)[1:].view(np.float32)
+    odd[:] = 1
+    step(g, odd, 0.5)
+    checks["misaligned"] = "ok" if (odd == 1 - 0.75).all() else str(odd)
     checks["aliases"] = raises(ProgramError, lambda: step(p, p, 0.5), "shares memory")
     checks["programs differ"] = raises(
         RanksDisagree,

@@ -55,3 +55,16 @@ def test_calls_and_their_misuse() -> None:
     for results in outcome.results:
         assert results == dict.fromkeys(results, "ok")
         assert len(results) >= 10
+
+
+@pytest.mark.multiproc
+def test_an_updated_tensor_without_dims_is_verified(tmp_path: Path) -> None:
+    file = tmp_path / "counting.py"
+    file.write_text(
+        "import coconet as cc\n"
+        "n = cc.tensor('n', cc.i64, (), cc.Replicated(), cc.Group('dp'))\n"
+        "count = cc.program('count', inputs=[n], outputs=[cc.update(n, n + 1)])\n"
+    )
+    report = verify_on_processes(file, "count", (1,))
+    assert report.cases
+    assert report.mismatches == ()

@@ -77,6 +77,13 @@ def test_underscores_are_for_values_without_a_name():
     assert names(program) == ["_1", "hidden", "_2", "_3"]
 
 
+def test_a_name_that_would_be_a_number_is_none():
+    x = tensor()
+    _1 = x + 1.0
+    program = cc.program("k", inputs=[x], outputs=[_1 * 2.0])
+    assert all(name.isidentifier() for name in names(program))
+
+
 def test_an_unnamed_update_is_named_after_its_target():
     p = tensor("p")
     program = cc.program("k", inputs=[p], outputs=[cc.update(p, p * 2.0)])
@@ -127,6 +134,15 @@ def test_a_local_update_is_no_output():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cc.program("k", inputs=[x], outputs=[cc.update(x, x + 1.0)])
+
+
+@pytest.mark.parametrize("listed", [1.0, "x", True])
+def test_what_is_no_tensor_is_not_listed(listed):
+    x = tensor()
+    with pytest.raises(TypeError, match="lists tensors"):
+        cc.program("k", inputs=[x], outputs=[listed])
+    with pytest.raises(TypeError, match="lists tensors"):
+        cc.program("k", inputs=[listed], outputs=[x + 1.0])
 
 
 def test_no_output():

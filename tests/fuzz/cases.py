@@ -6,6 +6,7 @@ A case is drawn from one seed, the same on every rank and in every run.
 from __future__ import annotations
 
 import contextlib
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -470,8 +471,16 @@ def differences(case: Case, *, interleavings: int = 2) -> Iterator[str]:
 
 
 def _irreproducible(case: Case, plan: Plan) -> Iterator[str]:
-    """Yield what differs when the case is drawn and its schedule replayed again."""
+    """Yield what differs when the schedule is replayed, and texts out of order."""
     schedule = case.schedule
+    known: set[str] = set()
+    names = {v.name for v in (*schedule.result.inputs, *schedule.result.values)}
+    for line in str(schedule.result).splitlines():
+        name, _, read = line.split("#")[0].partition(" = ")
+        early = (names & set(re.findall(r"\b[a-zA-Z_]\w*", read))) - known
+        if early:
+            yield f"{name} is printed before {early}"
+        known.add(name.split()[0])
     again = Schedule.replay(case.program, schedule.steps)
     if again != schedule or str(again) != str(schedule):
         yield "the replayed schedule is another one"

@@ -136,3 +136,23 @@ def test_numpy_numbers_print_as_numbers():
     program = cc.program("k", inputs=[x], outputs=[y])
     assert statements(program)["y"] == "x * 0.5"
     assert [type(v.op.value) for v in program.values_of(Literal)] == [float]
+
+
+def test_a_kernel_is_printed_after_what_it_reads():
+    x = tensor("x")
+    first = x + 1.0
+    between = x * 3.0
+    last = first - between
+    program = cc.program("k", inputs=[x], outputs=[first, between, last])
+    draft = program.schedule()
+    draft.fuse(first, last)
+    shown = [name for name in statements(draft.program) if not name.startswith("_")]
+    assert shown == ["between", "first", "last"]
+
+
+def test_a_long_sum_is_printed_in_parts():
+    x = tensor("x")
+    total = functools.reduce(lambda a, _: a + x, range(2000), x)
+    lines = str(cc.program("k", inputs=[x], outputs=[total])).splitlines()
+    assert len(lines) > 50
+    assert max(map(len, lines)) < 250

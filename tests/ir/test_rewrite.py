@@ -91,3 +91,16 @@ def test_kernels_follow_their_members(program):
     result = rewriter.finish(fusions=[kernel]).program
     (fusion,) = result.fusions
     assert [member.name for member in fusion.members] == ["d", "b"]
+
+
+def test_a_long_region_is_no_deep_recursion():
+    g = cc.tensor("g", cc.f32, (N,), cc.Local(), DP)
+    x = cc.tensor("x", cc.f32, (N,), cc.Replicated(), DP)
+    total = cc.all_reduce(g)
+    y = total
+    for _ in range(1000):
+        y = y + x
+    draft = cc.program("k", inputs=[g, x], outputs=[y]).schedule()
+    _, whole = draft.split(total)
+    region, tail = draft.reorder(whole, [y])
+    assert (len(region), len(tail)) == (1001, 1)

@@ -208,3 +208,12 @@ def test_a_barrier_is_needed_between_ranks_if_one_writes(before, after):
     assert not needs_barrier(NONE, second)
     assert first | NONE == first
     assert first.touches_peers == before.startswith("peer")
+
+
+def test_a_long_scalar_expression_is_no_deep_recursion():
+    x, s = tensor("x"), cc.scalar("s")
+    factor = s
+    for _ in range(1000):
+        factor = factor + s
+    program = cc.program("k", inputs=[x, s], outputs=[x * factor])
+    assert len(lower(program, 1).consts) == 1001

@@ -304,3 +304,10 @@ def test_functions_count_their_operands(name):
     assert function.__name__ == name
     with pytest.raises(TypeError, match="operands"):
         function(*declare(*[cc.f32] * 4))
+
+
+@pytest.mark.parametrize("dtype", ["f32", np.float32, np.dtype("f4"), None])
+def test_cast_to_what_is_no_dtype_of_ours(dtype):
+    x = cc.tensor("x", cc.f32, (2,), cc.Replicated(), cc.Group("dp"))
+    with pytest.raises(TypeError, match="coconet's dtypes"):
+        cc.cast(x, dtype)

@@ -76,7 +76,7 @@ def test_split_of_something_else():
 
 
 def test_split_by_a_dim_that_is_not_there():
-    for by in (1, cc.ROWS(2)):
+    for by in (1, -1, cc.ROWS(2)):
         problem = refused(lambda by=by: adam.schedule().split("avg", by))
         assert problem.fix == "by=FLAT"
 

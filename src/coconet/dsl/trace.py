@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from coconet.dsl.tensor import Tensor
 from coconet.errors import ProgramError
@@ -23,13 +24,14 @@ def program(
     inputs   in the order the caller passes them; scalars not listed are appended
 
     Raises ProgramError: an input is not declared, unused or listed twice, a tensor is
-    updated twice, an output is an input, or the program has no output.
+    updated twice, an output is an input, or the program has no output; TypeError for
+    what is no tensor of a program.
     """
     if not name.isidentifier():
         raise ValueError(f"a program's name is an identifier, got {name!r}")
-    wanted = [out.value for out in outputs]
+    wanted = _values(name, outputs)
     found = needed_by(wanted)
-    given = [x.value for x in inputs]
+    given = _values(name, inputs)
     arguments = _arguments(name, given, found)
     _check_outputs(name, wanted, found)
     computed = [value for value in found if not isinstance(value.op, Input)]
@@ -45,6 +47,13 @@ def program(
     verify_program(result)
     _warn_local_outputs(result)
     return result
+
+
+def _values(name: str, tensors: Sequence[Any]) -> list[Value]:
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"program {name!r} lists tensors, got {tensor!r}")
+    return [tensor.value for tensor in tensors]
 
 
 def _arguments(name: str, given: list[Value], found: list[Value]) -> list[Value]:

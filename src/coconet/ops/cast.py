@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from coconet.errors import DtypeError
-from coconet.ir import DType, TensorType, Work, bool_, numel
+from coconet.ir import DTYPES, DType, TensorType, Work, bool_, numel
 from coconet.ops.op import Emitter, Op, Ranked, call_text, concrete_shape
 
 if TYPE_CHECKING:
@@ -74,5 +74,10 @@ class Cast(Op):
 
 
 def cast(x: Any, dtype: DType) -> Any:
-    """Round each element to another dtype.  See Cast."""
+    """Round each element to another dtype.  See Cast.
+
+    Raises TypeError for a dtype that is not coconet's, and if x is no tensor.
+    """
+    if dtype not in DTYPES.values():
+        raise TypeError(f"cast takes one of coconet's dtypes, as cc.f32, got {dtype!r}")
     return Cast(dtype).of(x)

@@ -52,13 +52,13 @@ class Split(Transform):
                 else "no step: there is no all-reduce here",
                 at=value.at,
             )
-        is_dim = isinstance(self.by, int)
-        needed = self.by + 1 if is_dim else getattr(self.by, "k", 0)
-        if not is_dim <= needed <= len(value.type.shape):
+        needed = self.by + 1 if isinstance(self.by, int) else getattr(self.by, "k", 0)
+        is_negative = isinstance(self.by, int) and self.by < 0
+        if is_negative or needed > len(value.type.shape):
             raise ScheduleError(
                 f"split by {self.by!r} needs a dim that {self.target!r} does not have",
                 got=value.type,
-                need=f"at least {needed} dims" if needed > 0 else "dims count from 0",
+                need="dims, from 0 on" if is_negative else f"at least {needed} dims",
                 fix="by=FLAT",
                 at=value.at,
             )

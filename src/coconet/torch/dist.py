@@ -20,8 +20,6 @@ __all__ = ["world_of"]
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # one per running host
 
 _worlds: weakref.WeakKeyDictionary[Any, World] = weakref.WeakKeyDictionary()
-# A world outlives its group, for parameters lie in it and its watch runs on.
-_kept: list[World] = []
 
 
 def world_of(group: dist.ProcessGroup | World | None = None) -> World:
@@ -60,13 +58,11 @@ def _meet(group: Any) -> World:
     dist.broadcast(token, group=group, group_src=0)
     run = "torch-" + bytes(token.tolist()).hex()
     defaults = settings()
-    made = World(
+    return World(
         Launch(rank, size, run),
         timeout_s=defaults.timeout_s,
         warn_s=defaults.warn_s,
     )
-    _kept.append(made)
-    return made
 
 
 def _is_launched_alike(group: Any, rank: int, size: int) -> bool:

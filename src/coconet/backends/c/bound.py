@@ -127,7 +127,8 @@ class BoundStep:
     def _place(self, number: int, buffer: Buffer, array: Array) -> None:
         is_shared = buffer.space is Space.SYMMETRIC
         inside = self._world.pool.offset_of(array.ctypes.data, max(array.nbytes, 1))
-        if array.flags.c_contiguous and (inside is not None or not is_shared):
+        fits_c = array.flags.c_contiguous and array.flags.aligned
+        if fits_c and (inside is not None or not is_shared):
             self._point(number, buffer, array)
             return
         staging = self._own(buffer)
