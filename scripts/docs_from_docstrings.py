@@ -1,6 +1,6 @@
 """Write docs/schedules.md from the docstrings of the transformations.
 
-    python scripts/docs_from_docstrings.py [--check]
+python scripts/docs_from_docstrings.py [--check]
 """
 
 from __future__ import annotations
