@@ -110,9 +110,11 @@ class _Writer:
         return bool(self.rng.random() < probability)
 
     def program(self, name: str) -> cc.Program:
-        if self.chance(0.6):
+        is_training = self.chance(0.6)
+        if is_training:
             self._start_as_training_does()
-        for number in range(int(self.rng.integers(2, 6))):
+        others = 0 if is_training and self.chance(0.6) else self.rng.integers(2, 6)
+        for number in range(int(others)):
             self._declare(f"{self.one('gpmx')}{number}")
         wanted = int(self.rng.integers(1, 26))
         for _ in range(8 * wanted):
@@ -345,6 +347,12 @@ def _guess(
         return Reorder(gather.name, tuple(v.name for v in outs))
     if kind is not Fuse:
         return kind(one((*program.inputs, *program.values)).name)
+    gathers = list(program.values_of(AllGather))
+    if gathers and rng.random() < 0.5:
+        # what writes the caller's memory on every rank
+        gather = one(gathers)
+        takers = [u for u in program.users(gather) if isinstance(u.op, Update)]
+        return Fuse(tuple(v.name for v in (gather, *takers)))
     if rng.random() < 0.7:
         return Fuse(_grown(rng, program, values))
     start = int(rng.integers(len(values)))

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import coconet as cc
-from coconet.errors import GroupError
+from coconet.errors import GroupError, UnsupportedError
 from coconet.lower import lower
 from coconet.lower.hazards import NONE, Accesses, needs_barrier
 from coconet.plan import Arrive, Barrier, FenceStores, Role, Tile
@@ -217,3 +217,12 @@ def test_a_long_scalar_expression_is_no_deep_recursion():
         factor = factor + s
     program = cc.program("k", inputs=[x, s], outputs=[x * factor])
     assert len(lower(program, 1).consts) == 1001
+
+
+def test_rooted_values_are_refused():
+    dp = cc.Group("dp")
+    x = cc.tensor("x", cc.f32, (4,), cc.Rooted(7), dp)
+    program = cc.program("rooted", inputs=[x], outputs=[x * 2])
+    with pytest.raises(UnsupportedError, match="one rank") as caught:
+        lower(program, 2)
+    assert "test_lower.py" in caught.value.at

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from coconet.bench.call import run_call
 from coconet.bench.startup import run_startup
 from coconet.bench.workload import parse_sizes, run_workload
 
@@ -23,8 +24,10 @@ def main(workload: str, ranks: int, sizes: str, json: Path | None) -> int:
             except ValueError as error:
                 raise typer.BadParameter(str(error), param_hint="--sizes") from None
             run_workload(workload, ranks, elements, json)
+        case "call":
+            run_call(ranks, json)
         case "startup":
             run_startup(json)
         case _:
-            raise typer.BadParameter(f"{workload!r} is not adam, chain or startup")
+            raise typer.BadParameter(f"{workload!r} is not adam, chain, call or startup")
     return 0

@@ -129,7 +129,7 @@ def run(
 
 @app.command()
 def bench(
-    workload: Annotated[str, typer.Argument(help="adam, chain or startup.")],
+    workload: Annotated[str, typer.Argument(help="adam, chain, call or startup.")],
     ranks: Ranks = 2,
     sizes: Annotated[
         str, typer.Option("--sizes", help="Elements, like 1Ki..64Mi or 1024,4096.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coconet.errors import GroupError
-from coconet.ir import Cut, DType, Program, Sliced, Value, i64, needed_by
+from coconet.errors import GroupError, UnsupportedError
+from coconet.ir import Cut, DType, Program, Rooted, Sliced, Value, i64, needed_by
 from coconet.lower.hazards import NONE, Accesses, needs_barrier
 from coconet.lower.kernels import Kernel, kernels_of, saved_inputs
 from coconet.ops import AllGather, Elementwise, Input, Literal, Op, Update
@@ -28,9 +28,23 @@ __all__ = ["lower"]
 def lower(program: Program, ranks: int) -> Plan:
     """Return the plan of a program for this many ranks.
 
-    Raises GroupError if the program lives on several groups, or on one of another size.
+    Raises GroupError if the program lives on several groups, or on one of another size;
+    UnsupportedError if a value is Rooted.
     """
+    _refuse_rooted(program)
     return _Lowering(program, _group_name(program, ranks), ranks).run()
+
+
+def _refuse_rooted(program: Program) -> None:
+    for value in (*program.inputs, *program.values):
+        if isinstance(value.type.layout, Rooted):
+            raise UnsupportedError(
+                f"{value.name!r} lives on one rank, and plans know no such value",
+                got=value.type,
+                need="Replicated, Sliced or Local",
+                fix="the interpreter runs it",
+                at=value.at,
+            )
 
 
 def _group_name(program: Program, ranks: int) -> str:
