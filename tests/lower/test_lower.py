@@ -226,3 +226,10 @@ def test_rooted_values_are_refused():
     with pytest.raises(UnsupportedError, match="one rank") as caught:
         lower(program, 2)
     assert "test_lower.py" in caught.value.at
+
+
+def test_temporaries_share_memory_when_their_lives_allow():
+    plan = lower(adam, 2)
+    scratch = [b.name for b in plan.with_role(Role.SCRATCH)]
+    # avg is written by peers; of the 12 other values at most three live at once
+    assert scratch == ["temp.0", "avg", "temp.1", "temp.2"]

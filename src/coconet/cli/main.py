@@ -134,6 +134,10 @@ def bench(
     sizes: Annotated[
         str, typer.Option("--sizes", help="Elements, like 1Ki..64Mi or 1024,4096.")
     ] = "1Ki..64Mi",
+    engines: Annotated[
+        str | None,
+        typer.Option("--engines", help="Only these, like coconet,copy."),
+    ] = None,
     json: Annotated[
         Path | None, typer.Option("--json", help="Write the records to this file.")
     ] = None,
@@ -141,7 +145,8 @@ def bench(
     """Time a workload and every baseline, in turns."""
     from coconet.cli import bench as command
 
-    raise typer.Exit(command.main(workload, ranks, sizes, json))
+    chosen = engines.split(",") if engines else None
+    raise typer.Exit(command.main(workload, ranks, sizes, json, engines=chosen))
 
 
 @app.command()

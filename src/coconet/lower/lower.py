@@ -6,6 +6,7 @@ from coconet.errors import GroupError, UnsupportedError
 from coconet.ir import Cut, DType, Program, Rooted, Sliced, Value, i64, needed_by
 from coconet.lower.hazards import NONE, Accesses, needs_barrier
 from coconet.lower.kernels import Kernel, kernels_of, saved_inputs
+from coconet.lower.memory import shared_temporaries
 from coconet.ops import AllGather, Elementwise, Input, Literal, Op, Update
 from coconet.plan import (
     EVERY,
@@ -89,9 +90,7 @@ class _Lowering:
             self.buffers[value] = self._declare(value, value.name, Role.RESULT)
         for update in program.effects:
             self.buffers[update] = self.buffers[update.inputs[0]]
-        for value in self.kernel_of:
-            if value not in self.buffers and self._is_stored(value):
-                self.buffers[value] = self._declare(value, value.name, Role.SCRATCH)
+        self._declare_temporaries()
         self.plan.arrive()
         for target in self.saved:
             self._save(target)
@@ -108,6 +107,25 @@ class _Lowering:
     def _declare(self, value: Value, name: str, role: Role) -> Buffer:
         cut = _cut_of(value)
         return self.plan.buffer(name, value.type.dtype, value.type.shape, cut, role)
+
+    def _declare_temporaries(self) -> None:
+        """Give the values between kernels memory, shared where lifetimes allow."""
+        stored = [
+            value
+            for value in self.kernel_of
+            if value not in self.buffers and self._is_stored(value)
+        ]
+        shared = shared_temporaries(self.program, self.kernels, stored)
+        made: dict[int, Buffer] = {}
+        for value in stored:
+            number = shared.get(value)
+            if number is None:
+                self.buffers[value] = self._declare(value, value.name, Role.SCRATCH)
+            else:
+                if number not in made:
+                    name = f"temp.{number}"
+                    made[number] = self._declare(value, name, Role.SCRATCH)
+                self.buffers[value] = made[number]
 
     def _is_stored(self, value: Value) -> bool:
         """Whether a value outlives its kernel's registers."""
