@@ -11,7 +11,7 @@ from coconet.errors import CoconetError
 
 # Names that scripts rely on: adding one is fine, losing one is not.
 OPTIONS = {
-    "bench": {"workload", "--json", "--ranks", "--sizes"},
+    "bench": {"workload", "--json", "--ranks", "--sizes", "--engines"},
     "demo": {"--json", "--out", "--ranks"},
     "doctor": {"--json"},
     "run": {"script", "arguments", "-m", "-n", "--ranks", "--pin", "--no-pin"},

@@ -27,7 +27,8 @@ def random_chain(*, seed: int, length: int = 16) -> cc.Program:
     for _ in range(length):
         x, y = draw.choice(known), draw.choice(known)
         known.append(_combined(draw.randrange(6), x, y, a))
-    ends = [known[-1] + average, known[-2] - m, known[-3] * 0.5 + v]
+    # every update depends on the average, so that all of it can run on pieces
+    ends = [known[-1] + a * average, known[-2] - average * m, known[-3] * average + v]
     updates = [cc.update(t, e) for t, e in zip((p, m, v), ends, strict=True)]
     return cc.program("chain", inputs=[g, p, m, v, a], outputs=updates)
 
