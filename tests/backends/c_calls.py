@@ -91,9 +91,9 @@ def check_calls() -> dict[str, str]:
     x = cc.tensor("x", cc.f32, (4,), cc.Local(), fixed)
     wrong = cc.program("wrong", inputs=[x], outputs=[cc.all_reduce(x)])
     checks["group size"] = raises(GroupError, lambda: cc.compile(wrong), "7")
-    half = cc.tensor("h", cc.bf16, (4,), cc.Local(), dp)
-    halves = cc.program("halves", inputs=[half], outputs=[cc.all_reduce(half)])
-    checks["16-bit"] = raises(UnsupportedError, lambda: cc.compile(halves), "bf16")
+    rooted = cc.tensor("rooted", cc.f32, (4,), cc.Rooted(0), dp)
+    alone = cc.program("alone", inputs=[rooted], outputs=[rooted + 1])
+    checks["rooted"] = raises(UnsupportedError, lambda: cc.compile(alone), "one rank")
     sliced = cc.compile(cc.library(adam, state=("m", "v"))["fused_sliced"])
     checks["piece shape"] = raises(
         ShapeError,

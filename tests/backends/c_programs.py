@@ -105,6 +105,21 @@ def truth() -> cc.Program:
     return cc.program("truth", inputs=[on, k], outputs=[either, both, chosen, count])
 
 
+def master_weights(half: cc.DType) -> cc.Program:
+    """Mixed precision: a 16-bit gradient, f32 weights and momentum, a 16-bit copy."""
+    (N,) = cc.dims("N")
+    g = cc.tensor("g", half, (N,), cc.Local(), dp)
+    p = cc.tensor("p", cc.f32, (N,), cc.Replicated(), dp)
+    m = cc.tensor("m", cc.f32, (N,), cc.Replicated(), dp)
+    h = cc.tensor("h", half, (N,), cc.Replicated(), dp)
+    lr = cc.scalar("lr")
+    avg = cc.all_reduce(cc.cast(g, cc.f32), "mean")
+    m1 = cc.update(m, 0.9 * m + avg)
+    p1 = cc.update(p, p - lr * m1)
+    h1 = cc.update(h, cc.cast(p1, half) + h * 0)
+    return cc.program("master", inputs=[g, p, m, h, lr], outputs=[m1, p1, h1])
+
+
 def reduction(op: str, dtype: cc.DType) -> cc.Program:
     """One all-reduce, and nothing else."""
     (N,) = cc.dims("N")
@@ -120,6 +135,11 @@ def programs() -> Iterator[tuple[str, cc.Program]]:
     yield "chain f64", chain(7, cc.f64)
     for dtype in integers:
         yield f"chain {dtype}", chain(11, dtype, length=6)
+    for dtype in (cc.bf16, cc.f16):
+        yield f"chain {dtype}", chain(13, dtype)
+        yield f"master {dtype}", master_weights(dtype)
+        for op in ("sum", "mean", "max"):
+            yield f"{op} {dtype}", reduction(op, dtype)
     yield "epilogue", attention_epilogue()
     yield "sliced", sliced_inputs()
     yield "old value", old_value()

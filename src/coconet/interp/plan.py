@@ -38,7 +38,7 @@ from coconet.plan import (
     Tile,
     evaluate_scalars,
 )
-from coconet.plan.scalar import to_dtype
+from coconet.plan.scalar import round_array, to_dtype
 
 __all__ = ["run_plan"]
 
@@ -192,7 +192,7 @@ class _Machine:
                 case Apply(result, primitive, args):
                     with np.errstate(all="ignore"):
                         value = PRIMITIVES[primitive].array(*map(operand, args))
-                        value = np.asarray(value).astype(result.dtype.numpy)
+                        value = round_array(np.asarray(value), result.dtype.numpy)
                     registers[result] = value
                 case Store(name, peer, index, source):
                     where = chosen if index is Index.GLOBAL else pieces

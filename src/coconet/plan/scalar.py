@@ -25,6 +25,7 @@ __all__ = [
     "Primitive",
     "ScalarExpr",
     "evaluate_scalars",
+    "round_array",
     "to_dtype",
     "to_scalar",
 ]
@@ -95,9 +96,18 @@ def to_dtype(number: Number, dtype: np.dtype[Any]) -> Any:
     if dtype.kind in "iu":
         bits = dtype.itemsize * 8
         return np.array(_wrap(int(number), bits), np.int64).astype(dtype)[()]
+    wide = np.int64(number) if isinstance(number, int) else np.float64(number)
+    return round_array(wide, dtype)
+
+
+def round_array(array: Any, dtype: np.dtype[Any]) -> Any:
+    """Return numpy numbers in another dtype; to 16-bit floats they go through f32."""
+    import numpy as np
+
     with np.errstate(all="ignore"):
-        wide = np.int64(number) if isinstance(number, int) else np.float64(number)
-        return wide.astype(dtype)
+        if dtype.itemsize == 2 and dtype.kind not in "iu":
+            array = array.astype(np.float32)
+        return array.astype(dtype)
 
 
 def _wrap(value: int, bits: int) -> int:

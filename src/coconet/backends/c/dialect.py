@@ -8,9 +8,19 @@ from coconet.errors import UnsupportedError
 from coconet.ir import DType
 from coconet.plan.scalar import Number
 
-__all__ = ["C_TYPES", "PRELUDE", "apply_text", "c_type", "literal_text"]
+__all__ = [
+    "C_TYPES",
+    "PRELUDE",
+    "apply_text",
+    "c_type",
+    "convert_text",
+    "is_half",
+    "literal_text",
+]
 
 C_TYPES = {
+    "f16": "uint16_t",
+    "bf16": "uint16_t",
     "f32": "float",
     "f64": "double",
     "i8": "int8_t",
@@ -47,26 +57,32 @@ CC_ORDERED(cc_max_f64, double, uint64_t, >, &)
 
 
 def c_type(dtype: DType) -> str:
-    """Return the C type of an element.
+    """Return the C type in which an element is stored; 16-bit floats are their bits."""
+    return C_TYPES[dtype.name]
 
-    Raises UnsupportedError for 16-bit floats.
+
+def is_half(dtype: DType) -> bool:
+    """Whether elements are 16-bit floats, on which C computes nothing directly."""
+    return dtype.is_float and dtype.itemsize == 2
+
+
+def convert_text(value: str, to: DType, source: DType | None = None) -> str:
+    """Return a C expression converted to another dtype; to 16-bit floats via float.
+
+    source is None for a C double or int64_t.
     """
-    try:
-        return C_TYPES[dtype.name]
-    except KeyError:
-        raise UnsupportedError(
-            f"the C backend has no {dtype} yet",
-            got=dtype,
-            need=", ".join(C_TYPES),
-            fix="the interpreter runs every dtype",
-        ) from None
+    if source is not None and is_half(source):
+        value = f"cc_from_{source}({value})"
+    if is_half(to):
+        return f"cc_to_{to}((float)({value}))"
+    return f"({c_type(to)})({value})"
 
 
 def literal_text(value: Number, dtype: DType) -> str:
     """Return a number, rounded to the dtype by the C compiler, as a C expression."""
     if not dtype.is_float:
         integer = bool(value) if dtype.kind == "bool" else value
-        return f"(({c_type(dtype)})INT64_C({int(integer)}))"
+        return f"({convert_text(f'INT64_C({int(integer)})', dtype)})"
     number = float(value)
     if isnan(number):
         text = '__builtin_nan("")'
@@ -76,7 +92,7 @@ def literal_text(value: Number, dtype: DType) -> str:
         text = f"INT64_C({value})"
     else:
         text = number.hex()
-    return f"(({c_type(dtype)}){text})"
+    return f"({convert_text(text, dtype)})"
 
 
 def apply_text(primitive: str, args: list[str], dtype: DType, source: DType) -> str:
@@ -92,7 +108,7 @@ def apply_text(primitive: str, args: list[str], dtype: DType, source: DType) -> 
     if primitive == "select":
         return f"{args[0]} ? {args[1]} : {args[2]}"
     if primitive == "cast":
-        return f"({kind}){args[0]}"
+        return convert_text(args[0], dtype, source)
     if source.is_float:
         return _float_text(primitive, args, source)
     return _integer_text(primitive, args, kind, source)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from coconet.backends.c.dialect import PRELUDE, apply_text, c_type, literal_text
+from coconet.backends.c.dialect import (
+    PRELUDE,
+    apply_text,
+    c_type,
+    convert_text,
+    literal_text,
+)
+from coconet.backends.c.halves import HALVES
 from coconet.backends.c.words import (
     TileWord,
     row_maps,
@@ -38,7 +45,7 @@ def print_plan(plan: Plan) -> str:
 
     Raises UnsupportedError for what the C backend cannot do.
     """
-    parts = ['#include "runtime.h"', PRELUDE]
+    parts = ['#include "runtime.h"', PRELUDE + HALVES]
     calls: list[str] = []
     words = 0
     for instruction in plan.body:
@@ -180,7 +187,8 @@ class _TilePrinter:
         kind, name = c_type(const.dtype), f"k{const.number}_{const.dtype}"
         place = used_consts(self.plan).index(const.number)
         truth = "!!" if const.dtype.kind == "bool" else ""
-        return f"const {kind} {name} = ({kind}){truth}k[{place}].{part};"
+        value = convert_text(f"{truth}k[{place}].{part}", const.dtype)
+        return f"const {kind} {name} = {value};"
 
     def _parameter(self, slot: _Slot) -> str:
         number = self.slots[slot]
