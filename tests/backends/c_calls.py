@@ -82,6 +82,7 @@ def check_calls() -> dict[str, str]:
     checks["missing tensor"] = raises(TypeError, lambda: step(g, lr=0.5), "p")
     checks["unknown scalar"] = raises(TypeError, lambda: step(g, p, mu=0.5), "lr")
     checks["bool scalar"] = raises(TypeError, lambda: step(g, p, True), "lr")
+    checks["text scalar"] = raises(TypeError, lambda: step(g, p, "0.5"), "lr")
     checks["list for array"] = raises(TypeError, lambda: step([1.0], p, 0.5), "list")
     before = p.copy()
     step(g, p, 0.5)

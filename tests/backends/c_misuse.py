@@ -138,7 +138,7 @@ def check_names() -> list[float]:
 
 
 EXPECTED = {
-    "no number": ValueError,
+    "no number": TypeError,
     "too large": OverflowError,
     "no integer": ValueError,
     "no memory": SharedMemoryFull,

@@ -109,6 +109,7 @@ def test_scheduling_keeps_the_interface():
         ({"x": np.ones(4, np.float32)}, TypeError),
         ({"lr": None}, TypeError),
         ({"lr": True}, TypeError),
+        ({"lr": "0.5"}, TypeError),
     ],
     ids=str,
 )

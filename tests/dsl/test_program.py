@@ -200,12 +200,21 @@ def test_two_inputs_of_one_name():
     )
 
 
+def test_an_update_that_is_not_listed():
+    p, q = tensor("p"), tensor("q")
+    cc.update(q, p + q)
+    problem = refused(inputs=[p, q], outputs=[cc.update(p, p + 1.0)])
+    assert "'q' of program" in problem.what
+    assert "list its update in outputs" in problem.fix
+
+
 def test_two_updates_of_one_tensor():
     p = tensor("p")
-    updates = [cc.update(p, p + 1.0), cc.update(p, p + 2.0)]
+    first = cc.update(p, p + 1.0)
+    updates = [first, cc.update(p, p + 2.0)]
     problem = refused(inputs=[p], outputs=updates)
     assert "updated twice" in problem.what
-    assert problem.at == p.value.at
+    assert problem.at == updates[-1].value.at
 
 
 def test_an_update_of_what_is_computed():

@@ -446,6 +446,30 @@ def test_failure_is_printed_once_with_its_cause_first(tmp_path: Path):
     assert lines[-2:] == ["  ValueError: boom", "  also failed: rank 0 (PeerFailed)"]
 
 
+def test_failure_in_our_code_names_the_users_line(tmp_path: Path):
+    path = script(
+        tmp_path,
+        """
+        import coconet
+        dp = coconet.Group("dp")
+        coconet.tensor("my grad", coconet.f32, (1,), coconet.Local(), dp)
+        """,
+    )
+    process = run(1, path)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    first = err.splitlines()[0]
+    assert first.startswith("coconet: rank 0 of 1 raised ValueError: a name is")
+    assert first.endswith(f"  ({path}:4)")
+
+
+def test_missing_script_is_named_without_a_line(tmp_path: Path):
+    process = run(1, str(tmp_path / "missing.py"))
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.splitlines()[0].endswith("missing.py'")
+
+
 def test_death_by_signal_sets_the_exit_code(tmp_path: Path):
     path = script(tmp_path, "import os; os.kill(os.getpid(), 11)")
     process = run(1, path)

@@ -76,7 +76,7 @@ def _wrong_names(names: Sequence[str], named: Mapping[str, Any]) -> TypeError:
 
 
 def _number(name: str, value: Any, is_int: bool) -> float | int:
-    if isinstance(value, bool):
+    if isinstance(value, (bool, str, bytes)):  # float() would take them
         raise TypeError(f"scalar {name!r} must be a number, got {value!r}")
     if not is_int:
         return float(value)

@@ -75,7 +75,7 @@ def check_compiler() -> Check:
         compiler = find_compiler()
         found = f"{compiler.version()} ({' '.join(compiler.argv)})"
     except NoCompiler as error:
-        found = "none: programs run in the interpreter, slowly"
+        found = 'none: only cc.verify and backend="eager" run'
         return Check("compiler", "WARN", found, error.fix)
     except CompileError as error:
         fix = error.fix or OTHER_COMPILER

@@ -68,12 +68,14 @@ def _arguments(name: str, given: list[Value], found: list[Value]) -> list[Value]
                 at=value.at,
             )
         if given.count(value) > 1 or value not in used:
-            problem = "listed twice" if given.count(value) > 1 else "not used"
+            problem, also = "not used", ", or list its update in outputs"
+            if given.count(value) > 1:
+                problem, also = "listed twice", ""
             raise ProgramError(
                 f"input {value.name!r} of program {name!r} is {problem}",
                 got=", ".join(v.name for v in given),
                 need="each tensor and scalar that the outputs need, once",
-                fix=f"take {value.name} off inputs=[..]",
+                fix=f"take {value.name} off inputs=[..]{also}",
                 at=value.at,
             )
     missing = [v for v in used if v not in given and not v.type.is_scalar]
@@ -115,7 +117,8 @@ def _check_outputs(name: str, wanted: list[Value], found: list[Value]) -> None:
                 fix="return what is computed from it",
                 at=value.at,
             )
-    targets = [value.inputs[0] for value in found if isinstance(value.op, Update)]
+    updates = [value for value in found if isinstance(value.op, Update)]
+    targets = [update.inputs[0] for update in updates]
     for target in targets:
         if not isinstance(target.op, Input):
             raise ProgramError(
@@ -131,7 +134,7 @@ def _check_outputs(name: str, wanted: list[Value], found: list[Value]) -> None:
                 got=f"{targets.count(target)} updates",
                 need="one update of each tensor",
                 fix="compute both changes in one expression",
-                at=target.at,
+                at=[u for u in updates if u.inputs[0] is target][-1].at,
             )
 
 

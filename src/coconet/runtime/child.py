@@ -29,6 +29,7 @@ __all__ = ["Raised", "main"]
 PR_SET_PDEATHSIG = 1
 # frames of the launcher's own machinery are of no use to who reads a traceback
 OWN_FILES = (__file__, "<frozen runpy>", "<frozen importlib")
+PACKAGE = f"{Path(__file__).parents[1]}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Raised:
     kind     the name of its class
     message  its first line
     text     the traceback
-    at       file:line where it was raised
+    at       file:line where it was raised, or where our code was called
     time_ns  when, on the host's monotonic clock
     """
 
@@ -125,7 +126,8 @@ def _report_exception(
     while frames and frames.tb_frame.f_code.co_filename.startswith(OWN_FILES):
         frames = frames.tb_next
     lines = str(error).splitlines()
-    place = traceback.extract_tb(frames)
+    every = traceback.extract_tb(frames)
+    place = [at for at in every if not at.filename.startswith(PACKAGE)] or every
     at = error.at if isinstance(error, CoconetError) else ""
     raised = Raised(
         kind=kind.__name__,

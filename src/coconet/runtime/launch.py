@@ -53,7 +53,7 @@ def run_script(
     cause = root_cause(ended)
     if cause is None:
         return 0
-    where = f"  ({cause.raised.at})" if cause.raised else ""
+    where = f"  ({cause.raised.at})" if cause.raised and cause.raised.at else ""
     block = [f"coconet: {_headline(cause, n)}{where}", *_details(cause, ended)]
     _say("\n  ".join(block))
     return cause.returncode if cause.returncode > 0 else 128 - cause.returncode
