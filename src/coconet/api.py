@@ -94,9 +94,13 @@ def empty(
 ) -> np.ndarray[Any, Any]:
     """Return an array in symmetric memory, which peers can address without a copy.
 
-    The contents are undefined.  Raises SharedMemoryFull.
+    The contents are undefined.  Raises SharedMemoryFull; TypeError for what is no dtype
+    of coconet.
     """
-    return (group or init()).pool.empty(tuple(shape), dtype.numpy)
+    elements = getattr(dtype, "numpy", None)
+    if elements is None:
+        raise TypeError(f"a dtype is cc.f32 or another of coconet, got {dtype!r}")
+    return (group or init()).pool.empty(tuple(shape), elements)
 
 
 def zeros(

@@ -12,12 +12,16 @@ from coconet.errors import VerificationError
 from coconet.verification import Case, Report
 
 SMALL = """
+print("this file prints")
 import coconet as cc
 dp = cc.Group("dp")
 x = cc.tensor("x", cc.f32, (3, 5), cc.Local(), dp)
 r = cc.tensor("r", cc.f32, (5,), cc.Replicated(), dp)
 out = cc.relu(cc.all_reduce(x) + r)
 small = cc.program("small", inputs=[x, r], outputs=[out])
+mine = small.schedule()
+rs, ag = mine.split("_1")
+mine.fuse(rs, *mine.reorder(ag, out))
 """
 
 
@@ -36,6 +40,14 @@ def test_equal_schedules_exit_0_and_are_counted(capsys, target):
     assert {"program", "C, symmetric tensors", "C, strided tensors"} <= executors
     assert {case["ranks"] for case in found["cases"]} == {1, 2}
     assert not any(case["mismatch"] for case in found["cases"])
+
+
+@pytest.mark.multiproc
+def test_a_schedule_of_the_users_own(capsys, target):
+    assert verify.main(target.replace(":small", ":mine"), ranks=(2,), as_json=True) == 0
+    cases = json.loads(capsys.readouterr().out)["cases"]
+    assert {case["schedule"] for case in cases} == {"as_written", "mine"}
+    assert {case["executor"] for case in cases} >= {"program", "C, private tensors"}
 
 
 def test_a_mismatch_exits_1_and_is_printed(capsys, target, monkeypatch):

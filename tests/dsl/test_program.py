@@ -249,3 +249,12 @@ def test_a_long_chain_is_no_deep_recursion():
     program = cc.program("k", inputs=[x], outputs=[value])
     assert len(program.values) == 6000
     assert len(program.schedule().program.values) == 6000
+
+
+def test_lists_are_asked_for():
+    dp = cc.Group("dp")
+    x = cc.tensor("x", cc.f32, (4,), cc.Local(), dp)
+    with pytest.raises(TypeError, match=r"outputs=\[y\]"):
+        cc.program("one", inputs=[x], outputs=cc.all_reduce(x))
+    with pytest.raises(TypeError, match=r"cc\.f32"):
+        cc.empty((3,), "f32")

@@ -194,3 +194,16 @@ def test_a_handle_to_what_is_gone_is_refused_by_dead():
     draft.reorder(whole, ["m1", "v1", "p1"])
     with pytest.raises(ScheduleError, match="no longer part"):
         draft.dead(whole)
+
+
+def test_reorder_takes_one_value_as_well():
+    draft = sgd.schedule()
+    _, whole = draft.split("avg")
+    region, tail = draft.reorder(whole, "p1")
+    assert [value.name for value in tail] == ["p1_ag", "p1"]
+    assert region[-1].name == "p1_s"
+
+
+def test_slice_state_says_what_comes_first():
+    with pytest.raises(ScheduleError, match="split and reorder first"):
+        sgd.schedule().slice_state("g")

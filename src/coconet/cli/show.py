@@ -7,8 +7,7 @@ import json
 from coconet.backends.c import print_plan
 from coconet.errors import ScheduleError
 from coconet.lower import lower
-from coconet.schedule.library import library
-from coconet.verification.target import load_program, split_target
+from coconet.verification.target import load_schedules, split_target
 
 __all__ = ["main"]
 
@@ -21,11 +20,10 @@ def main(
 ) -> int:
     """Print what was asked for; the program as written if nothing was."""
     path, name = split_target(target)
-    program = load_program(path, name)
-    schedules = library(program)
+    program, schedules = load_schedules(path, name)
     if schedule is not None and schedule not in schedules:
         raise ScheduleError(
-            f"program {name!r} has no schedule {schedule!r} in the library",
+            f"{name!r} has no schedule {schedule!r}",
             got=schedule,
             need=", ".join(schedules),
         )

@@ -6,9 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from coconet.schedule.library import library
 from coconet.verification import Report, verify_on_processes, verify_simulated
-from coconet.verification.target import load_program, split_target
+from coconet.verification.target import load_schedules, split_target
 
 __all__ = ["main"]
 
@@ -16,7 +15,7 @@ __all__ = ["main"]
 def main(target: str, *, ranks: Sequence[int], as_json: bool) -> int:
     """Print cases, schedules and mismatches; return 1 if there is any mismatch."""
     path, name = split_target(target)
-    schedules = library(load_program(path, name))
+    _, schedules = load_schedules(path, name)
     simulated = verify_simulated(schedules, ranks=ranks)
     real = verify_on_processes(path, name, ranks)
     report = Report(name, (*simulated.cases, *real.cases))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from coconet.dsl.tensor import Tensor
 from coconet.errors import ProgramError
@@ -49,7 +49,12 @@ def program(
     return result
 
 
-def _values(name: str, tensors: Sequence[Any]) -> list[Value]:
+def _values(name: str, tensors: Any) -> list[Value]:
+    if not isinstance(tensors, list | tuple):
+        raise TypeError(
+            f"program {name!r} takes lists of tensors, as outputs=[y]; got {tensors!r}"
+        )
+    tensors = cast("Sequence[Any]", tensors)
     for tensor in tensors:
         if not isinstance(tensor, Tensor):
             raise TypeError(f"program {name!r} lists tensors, got {tensor!r}")

@@ -143,10 +143,10 @@ class Draft:
         return part, whole
 
     def reorder(
-        self, gather: Handle, outs: Iterable[Handle]
+        self, gather: Handle, outs: Handle
     ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        """Compute `outs` on slices, and gather afterwards.  See Reorder."""
-        names = tuple(value.name for value in self._find(list(outs)))
+        """Compute `outs`, one or more, on slices; gather afterwards.  See Reorder."""
+        names = tuple(value.name for value in self._find(outs))
         step = Reorder(self._name(gather, "reorder"), names)
         region, tail = self.step(step).made
         return region, tail

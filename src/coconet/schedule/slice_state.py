@@ -54,7 +54,7 @@ class SliceState(Transform):
                 f"slice_state needs a Replicated input, and {self.target!r} is not one",
                 got=target,
                 need="an input of the program, Replicated",
-                fix=f"one of {name_of(_candidates(program))}",
+                fix=_advice(program),
                 at=target.at,
             )
         cuts = {_cut_of_use(program, target, user) for user in program.users(target)}
@@ -92,6 +92,13 @@ class SliceState(Transform):
     def candidates(cls, program: Program) -> Iterator[Self]:
         """Yield every input that may be sliced."""
         yield from (cls(value.name) for value in _candidates(program))
+
+
+def _advice(program: Program) -> str:
+    candidates = _candidates(program)
+    if not candidates:
+        return "split and reorder first: no input is used in slices only"
+    return f"one of {name_of(candidates)}"
 
 
 def _candidates(program: Program) -> tuple[Value, ...]:

@@ -16,11 +16,10 @@ from coconet.lower import lower
 from coconet.runtime.launch import spawn
 from coconet.runtime.world import World, init
 from coconet.schedule import Schedule
-from coconet.schedule.library import library
 from coconet.verification.expected import Named, expected_results
 from coconet.verification.report import Case, Report
 from coconet.verification.sizes import sizes_for
-from coconet.verification.target import load_program
+from coconet.verification.target import load_schedules
 
 __all__ = ["verify_on_processes"]
 
@@ -47,9 +46,9 @@ def verify_on_processes(path: Path, name: str, ranks: Iterable[int]) -> Report:
 def _check(path: str, name: str) -> list[dict[str, Any]]:
     """Run on one rank of a spawned world; returns the cases as plain data."""
     world = init()
-    program = load_program(Path(path), name)
+    program, schedules = load_schedules(Path(path), name)
     found: list[dict[str, Any]] = []
-    for label, schedule in library(program).items():
+    for label, schedule in schedules.items():
         step = compile_plan(lower(schedule.result, world.size), world)
         for number, sizes in enumerate(sizes_for(program.dims, world.size)):
             need = [

@@ -1,15 +1,18 @@
-"""Finding the program that FILE:PROGRAM names."""
+"""Finding the program or schedule that FILE:PROGRAM names."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 from pathlib import Path
 
 from coconet.errors import ProgramError
 from coconet.ir import Program
+from coconet.schedule import Draft, Schedule
+from coconet.schedule.library import library
 
-__all__ = ["load_program", "split_target"]
+__all__ = ["load_schedules", "split_target"]
 
 
 def split_target(target: str) -> tuple[Path, str]:
@@ -23,32 +26,45 @@ def split_target(target: str) -> tuple[Path, str]:
             "a program is named by FILE:PROGRAM",
             got=target,
             need="a Python file, a colon, and a variable that holds a program",
-            fix="src/coconet/workloads/optimizers.py:adam",
+            fix="train.py:adam",
         )
     return Path(file), name
 
 
-def load_program(path: Path, name: str) -> Program:
-    """Import a Python file and return one of its programs.
+def load_schedules(path: Path, name: str) -> tuple[Program, dict[str, Schedule]]:
+    """Import a Python file and return a program of it with its schedules, by name.
 
-    Raises ProgramError if the variable is not there or not a program; whatever the
-    file's own code raises.
+    The variable holds a program, whose schedules are the library's, or a schedule or
+    draft, which stands beside its program as written.  What the file prints goes to
+    stderr.
+    Raises ProgramError if the variable is not there or neither; whatever the file's own
+    code raises.
     """
+    found = _variable(path, name)
+    if isinstance(found, Draft):
+        found = found.schedule
+    if isinstance(found, Schedule):
+        as_written = found.program.schedule().schedule
+        return found.program, {"as_written": as_written, name: found}
+    return found, library(found)
+
+
+def _variable(path: Path, name: str) -> Program | Schedule | Draft:
     module_name = f"coconet_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise ProgramError("not a Python file", got=path, need="a .py file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
-    spec.loader.exec_module(module)
+    with contextlib.redirect_stdout(sys.stderr):
+        spec.loader.exec_module(module)
     found = getattr(module, name, None)
-    if not isinstance(found, Program):
-        programs = [
-            n for n, value in vars(module).items() if isinstance(value, Program)
-        ]
+    kinds = Program, Schedule, Draft
+    if not isinstance(found, kinds):
+        there = [n for n, value in vars(module).items() if isinstance(value, kinds)]
         raise ProgramError(
-            f"{path.name} has no program {name!r}",
+            f"{path.name} has no program or schedule {name!r}",
             got=type(found).__name__,
-            need=", ".join(programs) or "a variable made by cc.program(..)",
+            need=", ".join(there) or "a variable made by cc.program(..)",
         )
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from coconet.backends.c.printer import print_plan
 from coconet.backends.c.refuse import refusing
 from coconet.backends.c.words import Knobs
 from coconet.errors import GroupError
-from coconet.plan import Plan
+from coconet.plan import Plan, Role
 from coconet.runtime.build import build
 from coconet.runtime.executable import Kernel
 from coconet.runtime.library import header_text
@@ -112,6 +113,7 @@ class CompiledStep:
             wants_torch=any(hasattr(given, "data_ptr") for given in tensors.values()),
         )
         bound.place(arrays, keep=tensors)
+        _warn_of_lost_gradients(self.plan, tensors)
         return bound
 
     def _arrays(self, tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,6 +132,21 @@ class CompiledStep:
 def _library_name(program: str) -> str:
     """Return a name for files; a program's may begin with `_`, or have any letters."""
     return re.sub(r"\W", "_", f"program_{program}", flags=re.ASCII)[:64]
+
+
+def _warn_of_lost_gradients(plan: Plan, tensors: Mapping[str, Any]) -> None:
+    """Say that results carry no gradient, where the caller may expect one."""
+    wanting = [n for n, x in tensors.items() if getattr(x, "requires_grad", False)]
+    if not wanting or not plan.with_role(Role.RESULT):
+        return
+    import torch
+
+    if torch.is_grad_enabled():
+        warnings.warn(
+            f"the results of program {plan.name!r} carry no gradient, and "
+            f"{', '.join(wanting)} requires one; call it under torch.no_grad()",
+            stacklevel=6,
+        )
 
 
 def _kind(tensor: Any) -> tuple[Any, ...]:
