@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from rank_files import load
 
 from coconet.runtime.testing import run_ranks
 
@@ -16,15 +15,7 @@ pytestmark = pytest.mark.multiproc
 
 @pytest.fixture(scope="module")
 def cases() -> ModuleType:
-    """Return c_misuse.py, which the ranks import by its path."""
-    place = Path(__file__).with_name("c_misuse.py")
-    spec = importlib.util.spec_from_file_location("backends_c_misuse", place)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = loaded
-    spec.loader.exec_module(loaded)
-    return loaded
+    return load(Path(__file__).with_name("c_misuse.py"))
 
 
 def test_whatever_one_rank_raises_reaches_all(cases: ModuleType) -> None:
