@@ -65,10 +65,10 @@ class Case:
         return "\n".join(map(str, [*parts, self.schedule.result]))
 
 
-def draw(seed: int, *, ranks: int | None = None, halves: bool = True) -> Case:
-    """Return the case of a seed; without halves, one for the C backend."""
+def draw(seed: int, *, ranks: int | None = None) -> Case:
+    """Return the case of a seed."""
     rng = np.random.default_rng(seed)
-    program = _Writer(rng, halves).program(f"fuzz_{seed}")
+    program = _Writer(rng).program(f"fuzz_{seed}")
     count = ranks or int(rng.integers(1, 5))
     schedule = random_schedule(rng, program)
     sizes = [_sizes(rng, program) for _ in range(2)]
@@ -90,9 +90,9 @@ def _numel(value: Any, sizes: Sizes) -> int:
 class _Writer:
     """Writes one random program."""
 
-    def __init__(self, rng: np.random.Generator, halves: bool) -> None:
+    def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
-        reals = REALS + HALVES if halves else REALS
+        reals = REALS + HALVES
         self.dtypes = (cc.f32, cc.f32, *reals, *INTEGERS, cc.bool_)
         self.dtype: DType = self.one((cc.f32, *reals, *INTEGERS[:3]))
         extents = (A, A, B, C, 1, 2, 3, 7, 13, 0)
@@ -503,7 +503,7 @@ def check_compiled(seeds: list[int]) -> list[str]:
     world = cc.init()
     wrong: list[str] = []
     for seed in seeds:
-        case = draw(seed, ranks=world.size, halves=False)
+        case = draw(seed, ranks=world.size)
         step = cc.compile(case.schedule)
         for number, sizes in enumerate(case.sizes):
             found = _compiled_difference(world, step, case, sizes, number)

@@ -39,7 +39,7 @@ def finish(plan):
 def test_buffers_have_names_of_their_own(plan, x):
     with pytest.raises(InternalError, match="twice"):
         plan.buffer("x", f32, (N,), None, Role.SCRATCH)
-    assert plan.buffer_named("x") == x
+    assert finish(plan).buffer("x") == x
 
 
 def test_scalars_need_a_meaning_on_numbers(plan):
@@ -116,7 +116,7 @@ def test_what_peers_address_is_symmetric(plan, x):
     register = tile.load(x, 1, Index.GLOBAL)
     tile.store(y, EVERY, Index.GLOBAL, register)
     tile.store(z, OWN, Index.GLOBAL, register)
-    assert plan.buffer_named("x").space is Space.PRIVATE
+    assert finish(plan).buffer("x").space is Space.PRIVATE
     tile.close()
     spaces = {buffer.name: buffer.space for buffer in finish(plan).buffers}
     assert spaces == {"x": Space.SYMMETRIC, "y": Space.SYMMETRIC, "z": Space.PRIVATE}

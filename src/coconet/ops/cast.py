@@ -6,8 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from coconet.errors import DtypeError
-from coconet.ir import DTYPES, DType, TensorType, Work, bool_, numel
-from coconet.ops.op import Emitter, Op, Ranked, call_text, concrete_shape
+from coconet.ir import DTYPES, DType, TensorType, Work, bool_
+from coconet.ops.op import (
+    Emitter,
+    Op,
+    Ranked,
+    call_text,
+    pointwise_work,
+)
 
 if TYPE_CHECKING:
     from coconet.plan import Register
@@ -61,9 +67,7 @@ class Cast(Op):
 
     def work(self, ranks: int, x: TensorType) -> Work:
         """Count the elements read and written."""
-        elements = numel(concrete_shape(x))
-        moved = x.dtype.itemsize + self.dtype.itemsize
-        return Work(flops=elements, memory_bytes=elements * moved)
+        return pointwise_work(ranks, self.infer(x), x)
 
     def lower(self, tile: Emitter, x: TensorType) -> Register:
         """Apply the cast primitive."""

@@ -18,7 +18,6 @@ from coconet.ir import (
     f32,
     f64,
     i64,
-    numel,
     scalar_type,
 )
 from coconet.ops.join import (
@@ -27,7 +26,15 @@ from coconet.ops.join import (
     join_dtypes,
     join_layouts,
 )
-from coconet.ops.op import Emitter, Op, Ranked, call_text, concrete_shape, one_group
+from coconet.ops.op import (
+    Emitter,
+    Op,
+    Ranked,
+    call_text,
+    concrete_shape,
+    one_group,
+    pointwise_work,
+)
 from coconet.ops.pieces import take_piece
 
 if TYPE_CHECKING:
@@ -242,13 +249,7 @@ class Elementwise(Op):
 
     def work(self, ranks: int, *inputs: TensorType) -> Work:
         """Count one operation per element, each operand read, the result written."""
-        result = self.infer(*inputs)
-        if result.is_scalar:
-            return Work()
-        share = ranks if isinstance(result.layout, Sliced) else 1
-        elements = numel(concrete_shape(result)) / share
-        moved = sum(t.dtype.itemsize for t in (*inputs, result) if not t.is_scalar)
-        return Work(flops=elements, memory_bytes=elements * moved)
+        return pointwise_work(ranks, self.infer(*inputs), *inputs)
 
     def lower(self, tile: Emitter, *inputs: TensorType) -> Register:
         """Apply the primitives to each element; 16-bit floats are widened to f32."""

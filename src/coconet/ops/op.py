@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from coconet.errors import GroupError, InternalError
-from coconet.ir import DType, Group, TensorType, Work, numel
+from coconet.ir import DType, Group, Sliced, TensorType, Work, numel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-__all__ = ["Emitter", "Op", "Operand", "Ranked", "one_group", "type_nbytes"]
+__all__ = [
+    "Emitter",
+    "Op",
+    "Operand",
+    "Ranked",
+    "one_group",
+    "pointwise_work",
+    "type_nbytes",
+]
 
 
 @runtime_checkable
@@ -152,6 +160,16 @@ def concrete_shape(type_: TensorType) -> tuple[int, ...]:
     if len(shape) != len(type_.shape):
         raise InternalError(f"{type_} has an extent without a number")
     return shape
+
+
+def pointwise_work(ranks: int, result: TensorType, *inputs: TensorType) -> Work:
+    """Return one operation per element of a rank, operands read, the result written."""
+    if result.is_scalar:
+        return Work()
+    share = ranks if isinstance(result.layout, Sliced) else 1
+    elements = numel(concrete_shape(result)) / share
+    moved = sum(t.dtype.itemsize for t in (*inputs, result) if not t.is_scalar)
+    return Work(flops=elements, memory_bytes=elements * moved)
 
 
 def type_nbytes(type_: TensorType) -> int:

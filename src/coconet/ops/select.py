@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coconet.errors import DtypeError
-from coconet.ir import TensorType, Work, bool_, numel
+from coconet.ir import TensorType, Work, bool_
 from coconet.ops.elementwise import aligned_parts
 from coconet.ops.join import (
     broadcast_shapes,
@@ -14,7 +14,14 @@ from coconet.ops.join import (
     join_dtypes,
     join_layouts,
 )
-from coconet.ops.op import Emitter, Op, Ranked, call_text, concrete_shape, one_group
+from coconet.ops.op import (
+    Emitter,
+    Op,
+    Ranked,
+    call_text,
+    one_group,
+    pointwise_work,
+)
 
 if TYPE_CHECKING:
     from coconet.plan import Register
@@ -65,9 +72,8 @@ class Where(Op):
         return tuple(chosen)
 
     def work(self, ranks: int, *inputs: TensorType) -> Work:
-        """Count one operation per element."""
-        elements = numel(concrete_shape(self.infer(*inputs)))
-        return Work(flops=elements)
+        """Count one operation per element, each operand read, the result written."""
+        return pointwise_work(ranks, self.infer(*inputs), *inputs)
 
     def lower(self, tile: Emitter, *inputs: TensorType) -> Register:
         """Select by the condition."""

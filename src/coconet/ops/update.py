@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from coconet.errors import DtypeError, LayoutError, ShapeError
 from coconet.ir import TensorType, Work
-from coconet.ops.op import Emitter, Op, Ranked, call_text, one_group, type_nbytes
+from coconet.ops.op import (
+    Emitter,
+    Op,
+    Ranked,
+    call_text,
+    one_group,
+    pointwise_work,
+)
 
 if TYPE_CHECKING:
     from coconet.plan import Constant, Register
@@ -65,8 +72,9 @@ class Update(Op):
         return x.arrays
 
     def work(self, ranks: int, target: TensorType, x: TensorType) -> Work:
-        """Count the bytes written."""
-        return Work(memory_bytes=type_nbytes(target))
+        """Count the bytes read and written."""
+        copied = pointwise_work(ranks, target, x)
+        return Work(memory_bytes=copied.memory_bytes)
 
     def lower(self, tile: Emitter, target: TensorType, x: TensorType) -> Any:
         """Read the new value; that its store goes to the target is the lowering's."""

@@ -101,10 +101,6 @@ class PlanBuilder:
                 self._buffers[buffer.name] = shared
         self._body.append(tile)
 
-    def buffer_named(self, name: str) -> Buffer:
-        """Return a declared buffer."""
-        return self._buffers[name]
-
     def finish(
         self,
         *,
