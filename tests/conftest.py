@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,12 @@ from coconet.lower import lower
 from coconet.ops import take_piece
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+# A shell starts what it puts in the background with Ctrl-C ignored, and so would be all
+# that the tests start; with a handler of our own they begin as from a terminal.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coconet.api import compile, empty, init, spawn, verify, zeros
+from coconet.api import compile, empty, explain, init, spawn, tune, verify, zeros
 from coconet.dsl import Tensor, program, scalar, tensor
 from coconet.errors import CoconetError
 from coconet.ir import (
@@ -26,6 +26,7 @@ from coconet.ir import (
     i8,
     i32,
     i64,
+    same_program,
     u8,
     u32,
     u64,
@@ -34,15 +35,31 @@ from coconet.ops import (
     all_gather,
     all_reduce,
     cast,
+    concat,
+    index,
+    max_,
+    mean,
+    min_,
+    norm,
+    prod,
     reduce_scatter,
+    reshape,
     slice_,
+    sum_,
+    transpose,
     update,
     where,
 )
+from coconet.ops.composites import layer_norm, rms_norm, softmax
 from coconet.ops.functions import (
     abs_,
     clamp,
+    cos,
     equal,
+    erf,
+    exp,
+    gelu,
+    log,
     logical_and,
     logical_not,
     logical_or,
@@ -51,12 +68,17 @@ from coconet.ops.functions import (
     not_equal,
     relu,
     rsqrt,
+    sigmoid,
+    silu,
+    sin,
     sqrt,
+    tanh,
 )
 
 if TYPE_CHECKING:
     from coconet.schedule import Draft, Schedule
     from coconet.schedule.library import library
+    from coconet.schedule.text import parse_program, parse_schedule
 
 __all__ = [
     "FLAT",
@@ -80,32 +102,59 @@ __all__ = [
     "cast",
     "clamp",
     "compile",
+    "concat",
+    "cos",
     "dims",
     "empty",
     "equal",
+    "erf",
+    "exp",
+    "explain",
     "f16",
     "f32",
     "f64",
+    "gelu",
     "i8",
     "i32",
     "i64",
+    "index",
     "init",
+    "layer_norm",
     "library",
+    "log",
     "logical_and",
     "logical_not",
     "logical_or",
+    "max_",
     "maximum",
+    "mean",
+    "min_",
     "minimum",
+    "norm",
     "not_equal",
+    "parse_program",
+    "parse_schedule",
+    "prod",
     "program",
     "reduce_scatter",
     "relu",
+    "reshape",
+    "rms_norm",
     "rsqrt",
+    "same_program",
     "scalar",
+    "sigmoid",
+    "silu",
+    "sin",
     "slice_",
+    "softmax",
     "spawn",
     "sqrt",
+    "sum_",
+    "tanh",
     "tensor",
+    "transpose",
+    "tune",
     "u8",
     "u32",
     "u64",
@@ -119,6 +168,8 @@ _LATER = {
     "Draft": "coconet.schedule",
     "Schedule": "coconet.schedule",
     "library": "coconet.schedule.library",
+    "parse_program": "coconet.schedule.text",
+    "parse_schedule": "coconet.schedule.text",
 }
 """Names found when they are first asked for: `import coconet` stays fast."""
 

@@ -112,7 +112,20 @@ class GroupError(ProgramError):
 
 
 class ScheduleError(CoconetError):
-    """A transformation is not legal at this point of this program."""
+    """A transformation is not legal at this point of this program.
+
+    Attributes
+      at       the user's line of the value that is in the way
+      step_at  the user's line that asked for the step, or ""
+    """
+
+    step_at: str = ""
+
+    def __str__(self) -> str:
+        """Return the message, with the line of the step."""
+        what, *others = super().__str__().split("\n")
+        step = [f"  step: {self.step_at}"] if self.step_at else []
+        return "\n".join([what, *step, *others])
 
 
 class UnsupportedError(CoconetError):

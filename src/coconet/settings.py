@@ -5,6 +5,7 @@ COCONET_CACHE          the user's cache folder  where compiled kernels are kept
 COCONET_TIMEOUT        300                      seconds a rank waits for its peers
 COCONET_WARN           10                       seconds until a wait is reported
 COCONET_MEMORY         the machine's memory     bytes of address space of a segment
+COCONET_THREADS        cores per rank, <= 16    threads that a rank may compute with
 COCONET_RANK, _SIZE, _RUN                       set by `coconet run` and `spawn`
 CC                     gcc, clang, ziglang      the C compiler, as a command line
 """
@@ -23,13 +24,15 @@ __all__ = ["Launch", "Settings", "launch", "settings"]
 class Settings:
     """What the environment says about this process; see the module's table.
 
-    timeout_s and warn_s are seconds, segment_bytes is bytes (0: the machine's memory).
+    timeout_s and warn_s are seconds, segment_bytes is bytes (0: the machine's memory),
+    threads counts those of one rank (0: as many as it has cores, at most 16).
     """
 
     cache_dir: Path | None
     timeout_s: float
     warn_s: float
     segment_bytes: int
+    threads: int
     compiler: tuple[str, ...]
 
 
@@ -48,14 +51,15 @@ class Launch:
 def settings() -> Settings:
     """Read the process settings from the environment.
 
-    Raises ValueError if a number does not parse or is not positive.
+    Raises ValueError if a number does not parse or is out of range.
     """
     cache = os.environ.get("COCONET_CACHE", "")
     return Settings(
         cache_dir=Path(cache) if cache else None,
         timeout_s=_positive("COCONET_TIMEOUT", 300.0),
         warn_s=_positive("COCONET_WARN", 10.0),
-        segment_bytes=int(os.environ.get("COCONET_MEMORY", "0")),
+        segment_bytes=_natural("COCONET_MEMORY"),
+        threads=_natural("COCONET_THREADS"),
         compiler=tuple(shlex.split(os.environ.get("CC", ""))),
     )
 
@@ -84,7 +88,22 @@ def launch() -> Launch | None:
 
 
 def _positive(name: str, default: float) -> float:
-    value = float(os.environ.get(name, default))
-    if value <= 0:
-        raise ValueError(f"{name} must be positive, got {value}")
+    text = os.environ.get(name) or default
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not value > 0:  # nan is not
+        raise ValueError(f"{name} is a number over 0, got {text!r}")
+    return value
+
+
+def _natural(name: str) -> int:
+    text = os.environ.get(name) or "0"
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise ValueError(f"{name} is a whole number from 0 on, got {text!r}")
     return value

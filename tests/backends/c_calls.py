@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 import coconet as cc
+from coconet.backends.c import compile_plan
+from coconet.backends.c.words import Knobs
 from coconet.errors import (
     DtypeError,
     GroupError,
@@ -16,6 +18,8 @@ from coconet.errors import (
     ShapeError,
     UnsupportedError,
 )
+from coconet.interp import random_arguments
+from coconet.lower import lower
 from coconet.workloads.optimizers import adam, sgd
 
 dp = cc.Group("dp")
@@ -102,7 +106,7 @@ def check_calls() -> dict[str, str]:
         "piece",
     )
     checks["results"] = _results(rank)
-    return checks
+    return checks | _outs(rank) | _threads()
 
 
 def _new_tensors(step: Any) -> str:
@@ -135,3 +139,103 @@ def _results(rank: int) -> str:
     need = np.abs(given)
     right = (first == need).all() and (double == 2 * need).all()
     return "ok" if right and not (second == first).all() else f"{first} {second}"
+
+
+def _outs(rank: int) -> dict[str, str]:
+    """Results written where the caller says: in place, staged, refused on all ranks."""
+    x = cc.tensor("x", cc.f32, (4, 5), cc.Local(), dp)
+    total = cc.all_reduce(x)
+    step = cc.compile(cc.program("two", inputs=[x], outputs=[total, total * 2]))
+    given = np.arange(20, dtype=np.float32).reshape(4, 5) * (rank + 1)
+    need = np.arange(20, dtype=np.float32).reshape(4, 5) * 3
+    wide = np.zeros((4, 10), np.float32)
+    places = {
+        "symmetric": (cc.empty((4, 5), cc.f32), cc.empty((4, 5), cc.f32)),
+        "private": (np.empty((4, 5), np.float32), np.empty((4, 5), np.float32)),
+        "strided": (wide[:, ::2], wide[:, 1::2]),
+        "differ": (cc.empty((4, 5), cc.f32), np.empty((4, 5), np.float32))[
+            :: 1 - 2 * rank
+        ],
+    }
+    checks: dict[str, str] = {}
+    for name, out in places.items():
+        for call in (
+            lambda: step(given, out=out),  # noqa: B023
+            step.bind(x=given, out=list(out)),
+        ):
+            out[0][:] = out[1][:] = -1
+            first, second = call()
+            is_right = (out[0] == need).all() and (out[1] == 2 * need).all()
+            is_same = first is out[0] and second is out[1]
+            checks[f"out {name}"] = "ok" if is_right and is_same else str(out)
+    given[:] += 1
+    bound = step.bind(x=given, out=places["symmetric"])
+    staged, need = bound.staged_bytes, given.nbytes
+    checks["out stages no more"] = "ok" if staged == need else f"{staged} bytes"
+    checks["out allocates nothing"] = _without_allocation(bound)
+
+    a, b = places["private"]
+    frozen = b.copy()
+    frozen.flags.writeable = False
+    refusals: dict[str, tuple[type[Exception], Any, str]] = {
+        "one for two": (TypeError, a, "out has 1"),
+        "dtype": (DtypeError, (a, b.astype(np.float64)), "f32"),
+        "shape": (ShapeError, (a, b[1:]), "[4, 5]"),
+        "read-only": (ProgramError, (a, frozen), "read-only"),
+        "an input": (ProgramError, (a, given), "shares memory"),
+        "twice": (ProgramError, (a, a), "shares memory"),
+        "a number": (TypeError, (a, 1.0), "float"),
+    }
+    for name, (kind, out, word) in refusals.items():
+        checks[f"out {name}"] = raises(kind, lambda: step(given, out=out), word)  # noqa: B023
+        checks[f"out {name} on one rank"] = raises(
+            kind if rank == 0 else RanksDisagree,
+            lambda: step(given, out=(a, b) if rank else out),  # noqa: B023
+        )
+    none = cc.compile(cc.library(sgd)["fused"])
+    checks["out of nothing"] = raises(
+        TypeError, lambda: none(a[0], b[0], 0.5, out=a), "results are none"
+    )
+    taken = cc.tensor("out", cc.f32, (4,), cc.Local(), dp)
+    program = cc.program("taken", inputs=[taken], outputs=[cc.all_reduce(taken)])
+    checks["out as a name"] = raises(UnsupportedError, lambda: cc.compile(program))
+    return checks
+
+
+def _without_allocation(bound: Any) -> str:
+    """Call while the pool of symmetric memory gives none."""
+    pool = cc.init().pool
+
+    def refuse(nbytes: int) -> None:
+        raise MemoryError(nbytes)
+
+    pool.allocate = refuse
+    try:
+        bound(), bound()
+    finally:
+        del pool.allocate
+    return "ok"
+
+
+def _threads() -> dict[str, str]:
+    """The same bits with any number of threads, also with more than elements."""
+    world = cc.init()
+    checks: dict[str, str] = {}
+    for program, name in ((sgd, "one_shot"), (adam, "fused"), (adam, "as_written")):
+        result = cc.library(program)[name].result
+        plan = lower(result, world.size)
+        for size in (0, 1, 65, 4099, 200_003):
+            arguments = random_arguments(result, world.size, {"N": size}, size)
+            seen: list[list[bytes]] = []
+            for threads in (1, 3, 8):
+                step = compile_plan(plan, world, knobs=Knobs(threads=threads))
+                tensors = {
+                    v.name: arguments[v.name][world.rank].copy() for v in result.tensors
+                }
+                bound = step.bind(sizes={"N": size}, **tensors)
+                for _ in range(3):
+                    bound(**{v.name: arguments[v.name] for v in result.scalars})
+                seen.append([tensor.tobytes() for tensor in tensors.values()])
+            is_equal = seen[0] == seen[1] == seen[2]
+            checks[f"threads, {name}, {size}"] = "ok" if is_equal else "bits differ"
+    return checks

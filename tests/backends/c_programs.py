@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rank_files import load
 
 import coconet as cc
+from coconet.backends.c import compile_plan
+from coconet.backends.c.words import Knobs
 from coconet.errors import ScheduleError
 from coconet.interp import first_difference, random_arguments
+from coconet.lower import lower
 from coconet.schedule.library import fused, split_fused
 from coconet.verification.expected import expected_results
 
@@ -168,19 +173,35 @@ def sizes_of(program: cc.Program) -> list[dict[str, int]]:
     """A few sizes: uneven, empty, prime."""
     if len(program.dims) == 1:
         return [{program.dims[0].name: n} for n in (0, 1, 65, 4099)]
-    cases = [(2, 3, 5), (1, 1, 1), (3, 0, 2), (2, 7, 67), (5, 2, 1)]
+    cases = [(2, 3, 5), (1, 1, 1), (3, 0, 2), (2, 7, 67), (5, 2, 1), (2, 3, 0)]
     names = [dim.name for dim in program.dims]
     return [dict(zip(names, case[-len(names) :], strict=True)) for case in cases]
 
 
 def check_programs() -> list[str]:
     """Run on one rank: every program, schedule and size; returns what differs."""
+    return _check((label, p, schedules(p)) for label, p in programs())
+
+
+def check_reductions() -> list[str]:
+    """Run on one rank: reductions and views as written; returns what differs."""
+    reduction_programs = load(Path(__file__).parents[1] / "ops/reduction_programs.py")
+    found = (*reduction_programs.reductions(), *reduction_programs.views())
+    labelled = ((f"{p.name} {n}", p, cc.library(p)) for n, p in enumerate(found))
+    return _check(labelled, Knobs(threads=3, block_elements=100))
+
+
+def _check(
+    labelled: Iterable[tuple[str, cc.Program, dict[str, cc.Schedule]]],
+    knobs: Knobs | None = None,
+) -> list[str]:
     world = cc.init()
     wrong: list[str] = []
     cases = 0
-    for label, program in programs():
-        for name, schedule in schedules(program).items():
-            step = cc.compile(schedule)
+    for label, program, found in labelled:
+        for name, schedule in found.items():
+            plan = lower(schedule.result, world.size)
+            step = compile_plan(plan, world, knobs=knobs)
             for number, sizes in enumerate(sizes_of(program)):
                 cases += 1
                 found = _difference(world, step, program, schedule, sizes, number)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from rank_files import load
 
 import coconet as cc
 from coconet.backends.eager import EagerStep
@@ -27,6 +28,7 @@ from coconet.ops.elementwise import elementwise_function
 from coconet.settings import launch
 from coconet.workloads.optimizers import adam, sgd
 
+PROGRAMS = load(Path(__file__).parents[1] / "ops/reduction_programs.py")
 SIZES = (0, 1, 63, 64, 65, 1000)
 DP = cc.Group("dp")
 FLOATS = (cc.f16, cc.bf16, cc.f32, cc.f64)
@@ -179,8 +181,6 @@ def special(dtype: DType) -> Any:
 def case_elementwise(world: World) -> None:
     """Every op on every combination of special values, whole and in pieces."""
     for name, meaning in ELEMENTWISE.items():
-        if not meaning.tensors:
-            continue
         for dtype in (d for d in DTYPES.values() if d.kind in meaning.kinds):
             values = special(dtype)[: 9 if meaning.arity == 3 else None]
             grid = np.meshgrid(*[values] * meaning.arity)
@@ -266,6 +266,15 @@ def case_gather(world: World) -> None:
         x = cc.tensor("x", dtype, (5, 2, 7), cc.Sliced(cut), DP)
         program = cc.program("gather", inputs=[x], outputs=[cc.all_gather(x)])
         check(world, program, random_arguments(program, world.ranks, {}, 4))
+
+
+def case_reductions(world: World) -> None:
+    """Reductions and views on every layout, at sizes with zeros."""
+    found = (*PROGRAMS.reductions(), *PROGRAMS.views())
+    for program in found:
+        for number, sizes in enumerate(PROGRAMS.SIZES):
+            arguments = random_arguments(program, world.ranks, sizes, number)
+            check(world, program, arguments, sizes)
 
 
 def case_beside(world: World) -> None:

@@ -17,7 +17,7 @@ OPTIMIZERS = Path(__file__).parents[2] / "src/coconet/workloads/optimizers.py"
 @pytest.mark.slow
 @pytest.mark.multiproc
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_programs_equal_the_interpreter(ranks: int) -> None:
     programs = load(HERE / "c_programs.py")
     outcome = run_ranks(ranks, programs.check_programs, timeout_s=280)
@@ -26,6 +26,28 @@ def test_programs_equal_the_interpreter(ranks: int) -> None:
         *wrong, count = lines
         assert wrong == []
         assert int(count.split()[0]) > 500
+
+
+@pytest.mark.slow
+@pytest.mark.multiproc
+@pytest.mark.timeout(300)
+def test_functions_equal_the_interpreter() -> None:
+    programs = load(HERE / "c_functions.py")
+    outcome = run_ranks(2, programs.check_functions, timeout_s=280)
+    assert outcome.returncodes == (0, 0), outcome.stderr
+    assert outcome.results == (["48 programs"],) * 2
+
+
+@pytest.mark.multiproc
+@pytest.mark.timeout(300)
+def test_reductions_and_views_equal_the_interpreter() -> None:
+    programs = load(HERE / "c_programs.py")
+    outcome = run_ranks(3, programs.check_reductions, timeout_s=280)
+    assert outcome.returncodes == (0, 0, 0), outcome.stderr
+    for lines in outcome.results:
+        *wrong, count = lines
+        assert wrong == []
+        assert int(count.split()[0]) > 250
 
 
 @pytest.mark.multiproc

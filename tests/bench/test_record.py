@@ -16,6 +16,7 @@ KEYS = {
     "dtype": str,
     "ranks": int,
     "name": str,
+    "library": str,
     "schedule": str,
     "median_ms": float,
     "p10_ms": float,
@@ -33,6 +34,7 @@ def _record(samples_s: list[float]) -> Record:
         dtype="f32",
         ranks=2,
         name="copy",
+        library="glibc 2.36",
         schedule="memcpy",
         bytes_per_rank=18 << 10,
     )

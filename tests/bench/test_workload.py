@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coconet.bench.engines.engine import gradient, least_bytes, parameter
+from coconet.bench.engines.task import Task
 from coconet.bench.workload import compare, parse_sizes, run_workload
 from coconet.errors import VerificationError
 
@@ -34,16 +34,28 @@ def test_sizes_that_are_none(text: str) -> None:
         parse_sizes(text)
 
 
-def test_least_bytes_is_18_per_element_on_two_ranks() -> None:
-    assert least_bytes(1 << 20, 2) == 18 << 20
-    assert least_bytes(1000, 1) == 28 * 1000
-    assert least_bytes(10, 4) == 8 * 10 + 20 * 3
+def test_least_bytes_are_exchanged_and_kept() -> None:
+    adam, sgd = Task("adam", "f32"), Task("sgd", "f32")
+    assert adam.least_bytes(1 << 20, 2) == 18 << 20
+    assert adam.least_bytes(1000, 1) == 28 * 1000
+    assert adam.least_bytes(10, 4) == 8 * 10 + 20 * 3
+    assert sgd.least_bytes(1000, 2) == 8 * 1000 + 4 * 500
+    assert Task("adam", "bf16").least_bytes(1000, 2) == 4 * 1000 + 24 * 500
+    assert Task("sgd", "bf16").least_bytes(1000, 2) == 4 * 1000 + 8 * 500
 
 
-def test_inputs_are_reproducible_and_differ_by_rank() -> None:
-    assert np.array_equal(gradient(1000, 1), gradient(1000, 1))
-    assert not np.array_equal(gradient(1000, 0), gradient(1000, 1))
-    assert float(np.max(np.abs(parameter(1000)))) <= 0.01
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_inputs_are_reproducible_and_differ_by_rank(dtype: str) -> None:
+    task = Task("adam", dtype)
+    gradients = [task.gradient(1000, rank) for rank in range(4)]
+    assert np.array_equal(gradients[1], task.gradient(1000, 1))
+    assert not np.array_equal(gradients[0], gradients[1])
+    assert float(np.max(np.abs(task.parameter(1000)))) <= 0.01
+    for values in (*gradients, task.parameter(1000), np.sum(gradients, axis=0)):
+        if dtype == "bf16":
+            assert np.array_equal(task.stored(values).astype(np.float32), values)
+        else:
+            assert task.stored(values) is values
 
 
 def test_compare_names_the_engine_and_rank_that_differ() -> None:
@@ -52,30 +64,41 @@ def test_compare_names_the_engine_and_rank_that_differ() -> None:
     with pytest.raises(VerificationError, match="b on rank 1") as caught:
         compare({"a": same, "b": [[1.0, -2.0], [1.0, -2.001]]})
     assert "a on rank 0" in str(caught.value)
+    compare({"a": same, "b": [[1.0, -2.001]]}, tolerance=1e-3)
     with pytest.raises(VerificationError):
-        compare({"a": same, "b": [[1.0, float("nan")]]})
+        compare({"a": same, "b": [[1.0, float("nan")]]}, tolerance=1e-3)
 
 
-def test_an_engine_that_does_not_exist_is_refused_before_any_starts() -> None:
-    with pytest.raises(ValueError, match="mpi"):
-        run_workload("adam", 2, [1], engines=["copy", "mpi"])
+@pytest.mark.parametrize(
+    ("workload", "engine"),
+    [("adam", "mpi"), ("sgd", "gloo-rs-adam-ag"), ("adam", "coconet-chain")],
+)
+def test_an_engine_of_no_such_workload_is_refused(workload: str, engine: str) -> None:
+    with pytest.raises(ValueError, match=f"{engine} is not among"):
+        run_workload(workload, 2, [1], engines=["copy", engine])
 
 
 @pytest.mark.multiproc
-def test_the_gloo_engines_and_copy_run_and_agree(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_the_gloo_engines_and_ours_run_and_agree(
+    dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("torch")
-    names = ["gloo+torch-adam-fused", "gloo-rs-adam-ag", "copy"]
-    path = tmp_path / "adam.json"
-    records = run_workload("adam", 2, [1, 1001], path, engines=names, time_box_s=1.0)
+    names = ["coconet", "gloo+torch-adam-fused", "gloo-rs-adam-ag"]
+    path = tmp_path / "out.json"
+    records = run_workload(
+        "adam", 2, [1, 1001], path, dtype=dtype, engines=names, time_box_s=0.1
+    )
     assert [(r.elements, r.name) for r in records] == [
         (elements, name) for elements in (1, 1001) for name in names
     ]
+    task = Task("adam", dtype)
     for entry in records:
         assert 0 < entry.p10_ms <= entry.median_ms <= entry.p90_ms
         assert entry.runs >= 5
-        assert entry.bytes_per_rank == least_bytes(entry.elements, 2)
+        assert entry.dtype == dtype
+        assert entry.library.split()[0] in ("coconet", "torch")
+        assert entry.bytes_per_rank == task.least_bytes(entry.elements, 2)
     assert len(json.loads(path.read_text())["records"]) == 6
     out = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in out] == ["elements", "1", "1001"]
+    assert [line.split()[0] for line in out] == ["a", "b", "elements", "1", "1001"]

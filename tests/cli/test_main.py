@@ -11,11 +11,18 @@ from coconet.errors import CoconetError
 
 # Names that scripts rely on: adding one is fine, losing one is not.
 OPTIONS = {
-    "bench": {"workload", "--json", "--ranks", "--sizes", "--engines"},
+    "bench": {"workload", "--json", "--ranks", "--sizes", "--dtype", "--engines"},
     "demo": {"--json", "--out", "--ranks"},
     "doctor": {"--json"},
     "run": {"script", "arguments", "-m", "-n", "--ranks", "--pin", "--no-pin"},
-    "show": {"target", "--code", "--json", "--plan", "--schedule"},
+    "show": {
+        *("target", "--code", "--dim", "--json", "--plan", "--ranks", "--schedule"),
+        *("--slice-state", "--why"),
+    },
+    "tune": {
+        *("target", "--dim", "--fresh", "--json", "--limit", "--out", "--ranks"),
+        *("--slice-state", "--strict", "--time-box"),
+    },
     "verify": {"target", "--json", "--ranks"},
 }
 

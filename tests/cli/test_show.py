@@ -49,3 +49,15 @@ def test_what_is_not_there_is_refused(capsys, tmp_path):
         shown(capsys, target="nowhere.py")
     with pytest.raises(ProgramError, match="adam"):
         shown(capsys, target=f"{OPTIMIZERS}:lamb")
+
+
+def test_why_says_what_is_applied_refused_and_moved(capsys):
+    options = {"schedule": "fused_sliced", "why": True, "dims": ["N=64Ki"]}
+    text = shown(capsys, **options)
+    assert "adam on 2 ranks" in text
+    assert "  applied  Fuse(" in text
+    assert "  refused  " in text
+    assert "N=65536" in text
+    why = json.loads(shown(capsys, **options, ranks=4, as_json=True))["why"]
+    assert why["ranks"] == 4
+    assert why["cost"]["moved_bytes"] >= why["cost"]["least_bytes"] > 0

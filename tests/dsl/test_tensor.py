@@ -258,4 +258,4 @@ def test_integer_literals_have_64_bits(number):
 
 def test_repr_says_name_and_type():
     assert repr(tensor()) == "Tensor(x: f32[N] Replicated)"
-    assert repr(tensor() + 1.0) == "Tensor(?: f32[N] Replicated)"
+    assert repr(tensor() + 1.0) == "Tensor(x + 1.0: f32[N] Replicated)"

@@ -26,9 +26,9 @@ def survivors(outcome: Outcome, victim: int) -> list[str]:
     return [text for rank, text in enumerate(outcome.stderr) if rank != victim]
 
 
-@pytest.mark.parametrize("victim", [0, 1, 2])
-def test_a_killed_rank_is_named_with_operation_and_line(victims, victim):
-    outcome = run_ranks(3, victims.step_until, victim, "kill", timeout_s=60)
+@pytest.mark.parametrize(("victim", "threads"), [(0, 1), (1, 1), (2, 1), (1, 3)])
+def test_a_killed_rank_is_named_with_operation_and_line(victims, victim, threads):
+    outcome = run_ranks(3, victims.step_until, victim, "kill", threads, timeout_s=60)
     for text in survivors(outcome, victim):
         assert "PeerFailed" in text
         assert re.search(rf"rank {victim}\b", text)

@@ -9,13 +9,17 @@ import time
 import numpy as np
 
 import coconet as cc
+from coconet.backends.c import compile_plan
+from coconet.backends.c.words import Knobs
+from coconet.lower import lower
 from coconet.workloads.optimizers import adam
 
 
-def step_until(victim: int, what: str) -> str:
+def step_until(victim: int, what: str, threads: int = 1) -> str:
     """Step for ever; the victim dies, stops or leaves after 100 steps."""
     world = cc.init(timeout_s=2.0)
-    step = cc.compile(cc.library(adam)["fused"])
+    plan = lower(cc.library(adam)["fused"].result, world.size)
+    step = compile_plan(plan, world, knobs=Knobs(threads=threads))
     g, p, m, v = (np.ones(5000, np.float32) for _ in range(4))
     bound = step.bind(g=g, p=p, m=m, v=v)
     for t in range(1, 100_000):

@@ -11,31 +11,34 @@ import pytest
 SURFACE = "coconet"  # `import coconet`: the public names, as a user sees them
 
 BELOW_API = {
-    *("errors", "settings", "ir", "plan", "ops", "dsl", "schedule", "lower", "interp"),
-    *("cost", "runtime", "backends", "verification", "tune", "torch", "workloads"),
-    "viz",
+    *("errors", "options", "settings", "ir", "plan", "ops", "dsl", "schedule", "lower"),
+    *("interp", "cost", "runtime", "backends", "verification", "tuning", "torch"),
+    *("workloads", "viz"),
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "options": set(),
     "settings": {"errors"},
     "ir": {"errors"},
     "plan": {"errors", "ir"},
     "ops": {"errors", "ir", "plan"},
     "dsl": {"errors", "ir", "ops"},
-    "schedule": {"errors", "ir", "ops"},
+    "schedule": {"errors", "ir", "ops", "dsl"},
     "lower": {"errors", "ir", "plan", "ops", "schedule"},
     "interp": {"errors", "ir", "plan", "ops"},
     "cost": {"errors", "ir", "plan", "ops"},
-    "runtime": {"errors", "settings"},
-    "backends": {"errors", "settings", "ir", "plan", "runtime"},
+    "runtime": {"errors", "options", "settings"},
+    "backends": {"errors", "options", "settings", "ir", "plan", "runtime"},
     "backends/eager": {"errors", "settings", "ir", "plan", "runtime", "ops"},
+    "backends/interpreter": {"errors", "settings", "ir", "interp"},
     "verification": {
-        *("errors", "ir", "ops", "schedule", "lower", "interp", "runtime", "backends")
+        *("errors", "options", "ir", "ops", "schedule", "lower", "interp", "runtime"),
+        "backends",
     },
-    "tune": BELOW_API - {"dsl", "tune", "torch", "workloads", "viz"},
+    "tuning": BELOW_API - {"dsl", "tuning", "torch", "workloads", "viz"},
     "torch": BELOW_API - {"plan", "interp", "cost", "torch", "workloads", "viz"},
     "workloads": {"dsl", "ops", "schedule", SURFACE},
-    "viz": {"ir", "plan", "schedule", "cost", "tune"},
+    "viz": {"ir", "plan", "schedule", "cost", "tuning"},
     "api": BELOW_API,
     "bench": BELOW_API | {"api", SURFACE},
     "demo": BELOW_API | {"api", "bench", SURFACE},

@@ -7,7 +7,7 @@ import pytest
 import coconet as cc
 from coconet.ir import DTYPES
 from coconet.lower import lower
-from coconet.plan import RowMap, Tile
+from coconet.plan import Tile, View
 from coconet.workloads.optimizers import adam, sgd
 
 DP = cc.Group("dp")
@@ -86,11 +86,11 @@ def test_a_broadcast_operand_is_loaded_by_row():
         for tile in lower(program, 2).body
         if isinstance(tile, Tile)
         for step in tile.body
-        if isinstance(getattr(step, "index", None), RowMap)
+        if isinstance(getattr(step, "index", None), View)
     ]
-    assert [(m.follows, m.shape) for m in maps] == [
-        ((False, False, True), (H,)),
-        ((True, False, True), (B, 1, H)),
+    assert [(m.axes, m.shape) for m in maps] == [
+        ((None, None, 0), (H,)),
+        ((0, None, 2), (B, 1, H)),
     ]
 
 

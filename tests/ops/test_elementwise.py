@@ -9,10 +9,11 @@ import pytest
 
 import coconet as cc
 from coconet.interp import first_difference, run_plan, run_program
-from coconet.ir import DTYPES
+from coconet.ir import DTYPES, DType
 from coconet.lower import lower
-from coconet.ops import ELEMENTWISE, OPS, Elementwise
-from coconet.plan.scalar import to_dtype
+from coconet.ops import ELEMENTWISE, OPS, Elementwise, elementwise_function
+from coconet.plan.expansions import EXPANSIONS, expand
+from coconet.plan.scalar import ArrayEmitter, to_dtype
 
 DP = cc.Group("dp")
 (N,) = cc.dims("N")
@@ -44,6 +45,16 @@ def _each(function):
     return apply
 
 
+def _expanded(name):
+    """tests/plan/test_expansions.py says how right these are."""
+
+    def apply(*arrays):
+        dtype = DType.of(arrays[0].dtype)
+        return expand(name, ArrayEmitter(), dtype, *arrays)
+
+    return apply
+
+
 ORACLE = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -66,12 +77,13 @@ ORACLE = {
     "logical_and": lambda a, b: a & b,
     "logical_or": lambda a, b: a | b,
     "logical_not": lambda a: ~a,
+    **{name: _expanded(name) for name in EXPANSIONS},
 }
 CASES = [
     (name, dtype)
     for name, meaning in ELEMENTWISE.items()
     for dtype in DTYPES.values()
-    if meaning.tensors and dtype.kind in meaning.kinds
+    if dtype.kind in meaning.kinds
 ]
 
 
@@ -115,7 +127,7 @@ def declare(*dtypes):
 
 
 def test_every_op_has_an_oracle():
-    assert ORACLE.keys() == ELEMENTWISE.keys() - {"pow"}
+    assert ORACLE.keys() == ELEMENTWISE.keys()
     assert Elementwise in OPS
 
 
@@ -229,6 +241,42 @@ def test_scalars_are_ieee_and_64_bit(make, s, k, need):
     same_bits(np.array([got]), np.array([need], np.float64))
 
 
+@pytest.mark.parametrize("name", sorted(EXPANSIONS.keys() - {"pow"}))
+@pytest.mark.parametrize("s", [0.3, -2.5, 1e3, math.inf])
+def test_functions_of_scalars_are_computed_in_f64(name, s):
+    got = scalar_value(lambda s, k: elementwise_function(name)(s), s=s)
+    with np.errstate(all="ignore"):
+        need = expand(name, ArrayEmitter(), cc.f64, np.array([s]))
+    same_bits(np.array([got]), need)
+
+
+def test_functions_of_integer_scalars_are_real():
+    assert scalar_value(lambda s, k: cc.exp(k - 3), k=3) == 1.0
+    assert cc.exp(cc.scalar("k", cc.i64)).type.dtype is cc.f64
+
+
+@pytest.mark.parametrize("dtype", [cc.f32, cc.bf16], ids=str)
+def test_a_power_by_a_number_is_a_power_by_a_tensor(dtype):
+    x, y = declare(dtype, dtype)
+    program = cc.program("k", inputs=[x, y], outputs=[x**-1.5, x**y])
+    array = np.linspace(0.01, 9, 50).astype(dtype.numpy)
+    given = {"x0": [array], "x1": [np.full(50, -1.5, dtype.numpy)]}
+    outputs = run_program(program, 1, {"N": 50}, given).outputs
+    (by_number,), (by_tensor,) = outputs.values()
+    same_bits(by_number, by_tensor)
+
+
+def test_gelu_is_exact_or_by_tanh():
+    (x,) = declare(cc.f32)
+    program = cc.program("k", inputs=[x], outputs=[cc.gelu(x, approximate="tanh")])
+    assert 'gelu(x0, approximate="tanh")' in str(program)
+    assert cc.gelu(x).value.op == Elementwise("gelu")
+    with pytest.raises(ValueError, match="approximate"):
+        cc.gelu(x, approximate="sigmoid")
+    with pytest.raises(cc.CoconetError, match="gelu has no meaning for i32"):
+        cc.gelu(*declare(cc.i32))
+
+
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
 @pytest.mark.parametrize("target", DTYPES.values(), ids=str)
 def test_cast_is_numpys_astype(dtype, target):
@@ -298,8 +346,6 @@ def test_integer_scalars_wrap_in_the_tensors_dtype(number, dtype, need):
 
 @pytest.mark.parametrize("name", ["add", "sqrt", "clamp"])
 def test_functions_count_their_operands(name):
-    from coconet.ops import elementwise_function
-
     function = elementwise_function(name)
     assert function.__name__ == name
     with pytest.raises(TypeError, match="operands"):

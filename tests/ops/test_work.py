@@ -11,11 +11,16 @@ from coconet.ops import (
     AllGather,
     AllReduce,
     Cast,
+    Concat,
     Elementwise,
+    Index,
     Input,
     Literal,
+    Reduce,
     ReduceScatter,
+    Reshape,
     Slice,
+    Transpose,
     Update,
     Where,
 )
@@ -45,6 +50,13 @@ CASES = [
     (AllReduce(), (LOCAL,), Work(0, 8000, 6000, 2)),
     (ReduceScatter(), (LOCAL,), Work(0, 4000, 3000, 1)),
     (AllGather(), (PIECE,), Work(0, 4000, 3000, 1)),
+    (Reduce("sum"), (WHOLE,), Work(1000, 4000)),
+    (Reduce("norm_2"), (PIECE,), Work(250, 1000, 12, 1)),
+    (Reduce("max", (0,)), (typed(cc.Sliced(0)),), Work(250, 1000, 1200, 1)),
+    (Transpose((1, 0)), (WHOLE,), Work(0, 8000)),
+    (Reshape((100, 10)), (PIECE,), Work(0, 2000)),
+    (Index(1, 5, 20), (WHOLE,), Work(0, 1600)),
+    (Concat(0), (WHOLE, WHOLE), Work(0, 16000)),
 ]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from coconet.plan import PRIMITIVES, ScalarExpr, evaluate_scalars
 from coconet.plan.evaluate import ScalarEvaluator
+from coconet.plan.scalar import NUMBERS
 
 REALS = [
     0.0,
@@ -63,8 +64,8 @@ def test_evaluators_agree(seed):
     reals = [expr for expr in exprs if not expr.is_int or expr.kind == "argument"]
     plain = _only(exprs, reals)
     for chosen in (exprs, plain):
-        need = [bits(number) for number in evaluate_scalars(chosen, arguments)]
-        evaluator = ScalarEvaluator(chosen)
+        need = [bits(number) for number in evaluate_scalars(chosen, arguments, {})]
+        evaluator = ScalarEvaluator(chosen, {})
         assert [bits(number) for number in evaluator(arguments)] == need
         # the list is reused: what an earlier call left must not matter
         evaluator([type(number)(1) for number in arguments])
@@ -85,7 +86,10 @@ def test_kinds_of_the_results():
         ScalarExpr("max", 0, (0, 1), False),
         ScalarExpr("mul", 0, (0, 0), True),
     ]
-    for evaluate in (lambda a: evaluate_scalars(exprs, a), ScalarEvaluator(exprs)):
+    for evaluate in (
+        lambda a: evaluate_scalars(exprs, a, {}),
+        ScalarEvaluator(exprs, {}),
+    ):
         values = evaluate([2**62])
         assert [type(value) for value in values] == [int, float, float, int]
         assert values[3] == 0
@@ -100,8 +104,8 @@ def test_a_maximum_of_integer_and_real_is_real_at_once():
     ]
     big = 2**53 + 1
     need = float(big) * float(big)
-    assert evaluate_scalars(exprs, [big])[3] == need
-    assert ScalarEvaluator(exprs)([big])[3] == need
+    assert evaluate_scalars(exprs, [big], {})[3] == need
+    assert ScalarEvaluator(exprs, {})([big])[3] == need
 
 
 @pytest.mark.parametrize("name", PRIMITIVES)
@@ -110,8 +114,7 @@ def test_every_primitive_says_what_it_is(name):
     assert primitive.name == name
     assert primitive.arity in (1, 2, 3)
     assert primitive.result in ("same", "bool", "cast")
-    has_number = name in {*BINARY, *UNARY}
-    assert (primitive.number is not None) == has_number
+    assert (name in NUMBERS) == (name in {*BINARY, *UNARY})
 
 
 @pytest.mark.parametrize("name", [*BINARY, *UNARY])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import grp
 import json
 import logging
 import os
+import pwd
 import re
 import signal
 import stat
@@ -15,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -267,6 +270,55 @@ def test_cache_under_a_folder_of_everybody_is_refused(folder: Path):
     assert str(folder.parent) in str(caught.value.got)
     folder.parent.chmod(0o1777)
     assert build("add", ADD).parent.parent == folder
+
+
+def test_cache_under_a_folder_of_a_group_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder.mkdir(mode=0o700)
+    folder.parent.chmod(0o775)
+    monkeypatch.setattr(cache, "_is_own_group", lambda gid: False)
+    with pytest.raises(CacheError) as caught:
+        build("add", ADD)
+    assert f"{folder.parent} can be written to by group" in str(caught.value.got)
+    assert f"chmod g-w {folder.parent}" in caught.value.fix
+    folder.parent.chmod(0o1775)
+    assert build("add", ADD).parent.parent == folder
+    folder.parent.chmod(0o775)
+    monkeypatch.setattr(cache, "_is_own_group", lambda gid: True)
+    assert build("add", ADD).parent.parent == folder
+
+
+@pytest.mark.parametrize(
+    ("gid", "name", "members", "is_own"),
+    [
+        (0, "root", ["someone"], True),
+        (1234, "ada", [], True),
+        (1234, "ada", ["ada"], True),
+        (1234, "ada", ["ada", "eve"], False),
+        (1234, "staff", [], False),
+        (1234, None, [], False),
+    ],
+)
+def test_whose_group_it_is(
+    gid: int,
+    name: str | None,
+    members: list[str],
+    is_own: bool,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def group(gid: int) -> SimpleNamespace:
+        if name is None:
+            raise KeyError(gid)
+        return SimpleNamespace(gr_name=name, gr_mem=members)
+
+    monkeypatch.setattr(grp, "getgrgid", group)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name="ada"))
+    cache._is_own_group.cache_clear()
+    try:
+        assert cache._is_own_group(gid) == is_own
+    finally:
+        cache._is_own_group.cache_clear()
 
 
 def test_unsafe_default_cache_is_not_used(

@@ -5,6 +5,7 @@ Numbers F1, F2, F4, F8 and F17 are the faults that the runtime is specified agai
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,54 @@ def test_an_interrupt_ends_the_wait_for_an_arrival(
     (fact,) = second.said
     assert (fact["kind"], fact["ranks"]) == ("PeerFailed", [0])
     assert "KeyboardInterrupt" in fact["got"]
+
+
+def test_an_interrupt_ends_the_wait_in_a_barrier(run) -> None:
+    run.start_all("interrupt_barrier", size=2)
+    waiting, stopped = run.processes
+    assert waiting.stdout is not None
+    assert "ready" in waiting.stdout.readline()
+    while _state(stopped.pid) != "T":
+        time.sleep(0.01)
+    waiting.send_signal(signal.SIGUSR1)  # a handler that raises nothing ends nothing
+    assert "handled" in waiting.stdout.readline()
+    began = time.monotonic()
+    waiting.send_signal(signal.SIGINT)
+    waiting.wait(30)
+    assert time.monotonic() - began < DETECT_S
+    stopped.send_signal(signal.SIGCONT)
+    first, second = run.end()
+    assert first.returncode == 0, first.stderr
+    assert "ctypes" not in first.stderr
+    caught, poisoned, after = first.said
+    assert caught == "interrupted"
+    assert poisoned["kind"] == "StatePoisoned"
+    assert poisoned["got"] == "KeyboardInterrupt in the middle of a call"
+    for fact in (after, second.said[-1]):
+        assert (fact["kind"], fact["ranks"]) == ("PeerFailed", [0])
+        assert fact["got"] == "interrupted by a signal"
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("victim", [-1, 0, 1])
+def test_ranks_with_threads_compute_and_survive_their_peers(run_all, victim) -> None:
+    ended = run_all("pools", 3, 200, victim, size=2)
+    for rank, each in enumerate(ended):
+        if rank == victim:
+            assert each.returncode == -signal.SIGKILL
+            continue
+        assert each.returncode == 0, each.stderr
+        first, *faults = each.said
+        assert first["wrong"] == 0
+        assert first["threads"] >= 4  # with the watch
+        assert len(faults) == (victim >= 0)
+        for fact in faults:
+            assert (fact["kind"], fact["ranks"]) == ("PeerFailed", [victim])
+            assert fact["seconds"] < DETECT_S
+            assert fact["left"] == first["threads"] - 3
 
 
 def test_memory_is_not_used_again_while_a_late_peer_may_write(run_all) -> None:

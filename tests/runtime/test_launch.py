@@ -282,7 +282,7 @@ def test_local_functions_are_refused():
         spawn(lambda: None, 1)
     with pytest.raises(TypeError, match="not a function"):
         spawn(print, 1)
-    with pytest.raises(ValueError, match="positive"):
+    with pytest.raises(ValueError, match="number of ranks"):
         spawn(hang_on, 0, 1)
 
 

@@ -1,6 +1,7 @@
 """The allocator of symmetric memory, on a segment of its own."""
 
 import gc
+import os
 import random
 import threading
 from collections.abc import Iterator
@@ -157,6 +158,23 @@ def test_threads_may_allocate_at_once(pool: SymmetricPool) -> None:
     for thread in threads:
         thread.join()
     assert not broken
+
+
+def test_what_is_free_at_the_end_goes_back_to_the_system(pool: SymmetricPool) -> None:
+    first = pool.empty((5000,), np.int8)
+    first[:] = 7
+    before = pool.nbytes
+    gap, large = pool.allocate(9000), pool.allocate(9 << 20)
+    last = pool.allocate(2 << 20)
+    del large
+    pool.trim()
+    assert os.fstat(pool.fd).st_size == pool.nbytes > 9 << 20  # `last` is behind it
+    del last, gap
+    pool.trim()
+    assert os.fstat(pool.fd).st_size == pool.nbytes < before
+    again = pool.empty((9 << 20,), np.int8)
+    assert not again[-(8 << 20) :].any()  # new pages
+    assert (first == 7).all()
 
 
 def test_memory_that_is_kept_is_not_used_again(pool: SymmetricPool) -> None:

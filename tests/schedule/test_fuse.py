@@ -100,7 +100,7 @@ def test_fuse_does_not_overwrite_what_peers_read():
     g1 = cc.update(g, g * 2.0)
     draft = program(g1, s * m, inputs=[g, m]).schedule()
     problem = refused(lambda: draft.fuse(s, g1))
-    assert "while peers read it" in problem.what
+    assert "while others of its elements are read" in problem.what
     assert problem.fix == "leave g1 out"
 
 

@@ -49,7 +49,7 @@ def document(*steps, **fields):
         (document({"verb": "import", "target": "os"}), "verb"),
         (document({"verb": "split"}), "target"),
         (document({"verb": "split", "target": 3}), "str"),
-        (document(SPLIT | {"by": "ROWS(0)"}), "cut"),
+        (document(SPLIT | {"by": "ROWS(-1)"}), "cut"),
         (document(SPLIT | {"by": "__import__('os')"}), "cut"),
         (document(SPLIT | {"by": -1}), ""),
         (document(SPLIT, program="adam"), "another program"),

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-__all__ = ["Signature", "as_array", "call_scalars", "stored_shape"]
+__all__ = [
+    "Signature",
+    "as_array",
+    "as_tensor",
+    "call_scalars",
+    "share_memory",
+    "stored_shape",
+]
 
 
 def as_array(name: str, given: Any) -> Array:
@@ -41,6 +48,28 @@ def as_array(name: str, given: Any) -> Array:
 
         return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return tensor.numpy()
+
+
+def as_tensor(array: Array) -> Any:
+    """Return a torch tensor over the memory of an array, without a copy."""
+    import numpy as np
+    import torch
+
+    from_numpy = cast("Any", torch).from_numpy
+    if array.dtype.name == "bfloat16":
+        return from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return from_numpy(array)
+
+
+def share_memory(a: Array, b: Array) -> bool:
+    """Whether two arrays have a byte in common; taken for granted if hard to tell."""
+    import numpy as np
+
+    shares_memory = cast("Any", np.shares_memory)  # numpy types max_work narrowly
+    try:
+        return shares_memory(a, b, max_work=10_000)
+    except np.exceptions.TooHardError:
+        return True
 
 
 def stored_shape(
@@ -91,11 +120,13 @@ class Signature:
     """What a program's caller passes, on one rank of several.
 
     tensors  the tensor arguments, in order
-    updated  names of those that are written
+    results  what it returns, in order, where a caller may say where to put it
+    updated  names of the arguments that are written
     dims     symbolic extents, given by the tensors' shapes
     """
 
     tensors: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
     updated: frozenset[str]
     dims: tuple[Dim, ...]
     rank: int
@@ -104,15 +135,16 @@ class Signature:
     @staticmethod
     def of_plan(plan: Plan, rank: int) -> Signature:
         """Return what a plan's caller passes."""
-        tensors = plan.with_role(Role.ARGUMENT)
-        return Signature(tensors, plan.updated, plan.dims, rank, plan.ranks)
+        tensors, results = map(plan.with_role, (Role.ARGUMENT, Role.RESULT))
+        return Signature(tensors, results, plan.updated, plan.dims, rank, plan.ranks)
 
     @staticmethod
     def of_program(program: Program, rank: int, ranks: int) -> Signature:
         """Return what a program's caller passes."""
-        tensors = tuple(_argument(value) for value in program.tensors)
+        tensors = tuple(_passed(value) for value in program.tensors)
+        results = tuple(_passed(value) for value in program.outputs)
         updated = frozenset(update.inputs[0].name for update in program.effects)
-        return Signature(tensors, updated, program.dims, rank, ranks)
+        return Signature(tensors, results, updated, program.dims, rank, ranks)
 
     def match(
         self, given: Sequence[Any], named: Mapping[str, Any]
@@ -135,6 +167,21 @@ class Signature:
             raise TypeError(f"missing tensors: {', '.join(missing)}")
         return tensors, scalars, rest
 
+    def outs(self, out: Any) -> dict[str, Any]:
+        """Return where the results go, by name, from what is passed as `out`.
+
+        None says that they are new.  Raises TypeError unless there is one for each.
+        """
+        if out is None:
+            return {}
+        given = cast("Sequence[Any]", out if isinstance(out, (tuple, list)) else (out,))
+        names = [buffer.name for buffer in self.results]
+        if len(given) != len(names):
+            raise TypeError(
+                f"the results are {', '.join(names) or 'none'}; out has {len(given)}"
+            )
+        return dict(zip(names, given, strict=True))
+
     def check_names(self, tensors: Mapping[str, Any]) -> None:
         """Raise TypeError unless these are the tensor arguments, and nothing else."""
         _, _, rest = self.match((), tensors)
@@ -146,12 +193,13 @@ class Signature:
     ) -> dict[str, int]:
         """Return the number of each symbolic dim, and check every shape and dtype.
 
-        `arrays` are numpy's or torch's; `given` has the dims that no argument shows
-        because it is cut along them.
+        `arrays` are numpy's or torch's, also of results; `given` has the dims that no
+        argument shows because it is cut along them.
         Raises ShapeError or DtypeError with what the argument should be.
         """
         sizes = dict(given)
-        for buffer in self.tensors:
+        passed = [x for x in (*self.tensors, *self.results) if x.name in arrays]
+        for buffer in passed:
             for dim, extent in _visible_dims(buffer, arrays[buffer.name].shape):
                 known = sizes.setdefault(dim.name, extent)
                 if known != extent:
@@ -168,7 +216,7 @@ class Signature:
                 need="its number",
                 fix=f"sizes={{'{unknown[0]}': ..}}",
             )
-        for buffer in self.tensors:
+        for buffer in passed:
             self._check(buffer, arrays[buffer.name], sizes)
         return sizes
 
@@ -191,30 +239,31 @@ class Signature:
                 need=f"{list(shape)}{piece}",
             )
 
-    def check_updated(
+    def check_written(
         self,
         arrays: Mapping[str, Any],
         share_memory: Callable[[Any, Any], bool],
     ) -> None:
-        """Raise ProgramError if an updated argument is read-only or aliases another."""
-        for name in sorted(self.updated):
-            target = arrays[name]
+        """Raise ProgramError if what is written is read-only or aliases another."""
+        results = [buffer.name for buffer in self.results if buffer.name in arrays]
+        for name in (*sorted(self.updated), *results):
+            target, role = arrays[name], "a result" if name in results else "updated"
             if not getattr(getattr(target, "flags", None), "writeable", True):
                 raise ProgramError(
-                    f"{name!r} is updated",
+                    f"{name!r} is {role}",
                     got="a read-only array",
                     need="one that can be written",
                 )
             for other, array in arrays.items():
                 if other != name and share_memory(target, array):
                     raise ProgramError(
-                        f"{name!r} is updated and shares memory with {other!r}",
+                        f"{name!r} is {role} and shares memory with {other!r}",
                         need="separate memory",
                         fix=f"pass a copy as {other!r}",
                     )
 
 
-def _argument(value: Value) -> Buffer:
+def _passed(value: Value) -> Buffer:
     type_ = value.type
     cut = type_.layout.cut if isinstance(type_.layout, Sliced) else None
     return Buffer(
@@ -232,7 +281,7 @@ def _visible_dims(buffer: Buffer, shape: tuple[int, ...]) -> list[tuple[Dim, int
             pairs = zip(kept, shape, strict=False)
             extents = [pair for dim, pair in enumerate(pairs) if dim != buffer.cut]
         case ROWS(k):
-            extents = list(zip(kept[-k:], shape[1:], strict=False))
+            extents = list(zip(kept[len(kept) - k :], shape[1:], strict=True))
         case _:
             extents = []
     return [(dim, extent) for dim, extent in extents if isinstance(dim, Dim)]

@@ -8,13 +8,14 @@ import sys
 import tempfile
 import time
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 import coconet as cc
 from coconet.backends.c import compile_plan, print_plan
-from coconet.bench.engines.engine import BETAS, EPS, LR
+from coconet.bench.engines.task import BETAS, EPS, LR
 from coconet.bench.machine import machine, versions
 from coconet.bench.record import Record, record, write_json
 from coconet.ir import Domain
@@ -50,6 +51,7 @@ def run_call(ranks: int, json_path: Path | None = None) -> list[Record]:
             dtype="f32",
             ranks=ranks,
             name=name,
+            library=f"coconet {version('coconet')}",
             schedule="fused_sliced",
             bytes_per_rank=0,
         )

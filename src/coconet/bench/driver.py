@@ -17,10 +17,13 @@ import tempfile
 import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from coconet.bench.engines.table import ENGINES
+from coconet.bench.engines.task import Task
+from coconet.bench.launch import Worker, launch_each, launch_together
 from coconet.bench.start_line import START_BYTES
 from coconet.errors import CollectiveTimeout, PeerFailed
 
@@ -33,46 +36,71 @@ _REPLY_S = 300.0
 _LEAVE_S = 5.0
 _STDERR_LINES = 15
 # Every rank is one thread on one core; the baselines talk over loopback.
-_ENVIRONMENT = ("OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo")
+_ENVIRONMENT = (
+    *("OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "COCONET_THREADS=1"),
+    "GLOO_SOCKET_IFNAME=lo",
+)
 
 
 class Crew:
     """The workers of one engine, one per rank, each pinned to a core of its own.
 
     With more ranks than cores the cores are dealt out again from the first.
+
+    Attributes
+      name     the engine's
+      library  what it runs on, in that library's own words, once it is ready
+      pids     of the workers by rank, once they are ready
     """
 
-    def __init__(self, name: str, ranks: int, folder: Path) -> None:
+    def __init__(self, name: str, ranks: int, folder: Path, task: Task) -> None:
         """Keep what the workers need; `start` starts them."""
         self.name = name
+        self.library = ""
+        self.pids: list[int] = []
         self._ranks = ranks
         self._folder = folder
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self._task = task
+        self._workers: list[Worker] = []
 
     def start(self) -> None:
         """Start the workers, without waiting for them."""
         self._folder.mkdir()
-        run = secrets.token_hex(8)
-        cores = sorted(os.sched_getaffinity(0))
+        commands = self._commands()
+        vendor = ENGINES[self.name].vendor
         start_fd = os.memfd_create("coconet-bench")
         try:
             os.ftruncate(start_fd, START_BYTES * self._ranks)
-            for rank in range(self._ranks):
-                self._workers.append(self._start(rank, run, start_fd))
-                who = {
-                    "rank": rank,
-                    "size": self._ranks,
-                    "cpu": cores[rank % len(cores)],
-                    "folder": str(self._folder),
-                    "start_fd": start_fd,
-                }
-                self._send(rank, who)
+            self._workers = (
+                launch_together(vendor.launcher, commands, self._folder, start_fd)
+                if vendor
+                else launch_each(commands, self._folder, start_fd)
+            )
         finally:
             os.close(start_fd)
+        cores = sorted(os.sched_getaffinity(0))
+        for rank in range(self._ranks):
+            who = {
+                "rank": rank,
+                "size": self._ranks,
+                "cpu": cores[rank % len(cores)],
+                "folder": str(self._folder),
+                "start_fd": start_fd,
+                **asdict(self._task),
+            }
+            self._send(rank, who)
 
     def ready(self) -> None:
-        """Wait until every worker has opened its engine."""
-        self._replies("start")
+        """Wait until every worker has opened its engine.
+
+        Raises  ResourceError  the MPI library is not the one the engine is named after
+        """
+        replies = self._replies("start")
+        self.pids = [reply["pid"] for reply in replies]
+        self.library = ", ".join(sorted({reply["library"] for reply in replies}))
+        vendor = ENGINES[self.name].vendor
+        if vendor:
+            vendor.check(self.library)
 
     def ask(self, do: str, **order: object) -> list[dict[str, Any]]:
         """Give every rank one order and return their replies by rank.
@@ -93,37 +121,34 @@ class Crew:
         """Let the workers leave; end those that do not."""
         for worker in self._workers:
             try:
-                _pipe(worker.stdin).close()
+                worker.orders.close()
             except BrokenPipeError:  # an order that a dead worker never read
                 continue
         deadline = time.monotonic() + _LEAVE_S
         for worker in self._workers:
             try:
-                worker.wait(max(0.0, deadline - time.monotonic()))
+                worker.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
-            _pipe(worker.stdout).close()
+                worker.process.kill()
+                worker.process.wait()
+            worker.replies.close()
 
-    def _start(self, rank: int, run: str, start_fd: int) -> subprocess.Popen[bytes]:
-        place = (
-            f"COCONET_RANK={rank}",
-            f"COCONET_SIZE={self._ranks}",
-            f"COCONET_RUN={run}",
-        )
+    def _commands(self) -> list[list[str]]:
+        run = secrets.token_hex(8)
         engine = ENGINES[self.name].environment
         python = (sys.executable, "-m", "coconet.bench.worker", self.name)
-        with self._stderr(rank).open("wb") as stderr:
-            return subprocess.Popen(
-                ["env", *_ENVIRONMENT, *engine, *place, *python],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                pass_fds=(start_fd,),
+        commands: list[list[str]] = []
+        for rank in range(self._ranks):
+            place = (
+                f"COCONET_RANK={rank}",
+                f"COCONET_SIZE={self._ranks}",
+                f"COCONET_RUN={run}",
             )
+            commands.append(["env", *_ENVIRONMENT, *engine, *place, *python])
+        return commands
 
     def _send(self, rank: int, order: dict[str, Any]) -> None:
-        pipe = _pipe(self._workers[rank].stdin)
+        pipe = self._workers[rank].orders
         try:
             pipe.write(json.dumps(order).encode() + b"\n")
             pipe.flush()
@@ -135,7 +160,7 @@ class Crew:
         deadline = time.monotonic() + _REPLY_S
         with selectors.DefaultSelector() as selector:
             for rank, worker in enumerate(self._workers):
-                selector.register(_pipe(worker.stdout), selectors.EVENT_READ, rank)
+                selector.register(worker.replies, selectors.EVENT_READ, rank)
             while len(replies) < self._ranks:
                 events = selector.select(deadline - time.monotonic())
                 if not events:
@@ -147,7 +172,7 @@ class Crew:
                     )
                 for key, _ in events:
                     rank: int = key.data
-                    line = _pipe(self._workers[rank].stdout).readline()
+                    line = self._workers[rank].replies.readline()
                     if not line.endswith(b"\n"):
                         raise self._failure(rank, do)
                     replies[rank] = json.loads(line)
@@ -155,31 +180,36 @@ class Crew:
         return [replies[rank] for rank in range(self._ranks)]
 
     def _failure(self, rank: int, do: str) -> PeerFailed:
+        """Blame the rank, or all that one launcher ended together with it."""
+        failed = self._workers[rank]
         try:
-            code = self._workers[rank].wait(_LEAVE_S)
+            code = failed.process.wait(_LEAVE_S)
         except subprocess.TimeoutExpired:
             code = None
-        text = self._stderr(rank).read_text(errors="replace").splitlines()
+        text = failed.stderr.read_text(errors="replace").splitlines()
         last = "".join(f"\n    {line}" for line in text[-_STDERR_LINES:])
-        return PeerFailed(
-            f"{self.name}: the worker of rank {rank} failed in {do!r}",
-            got=f"exit code {code}{last}",
-            ranks=(rank,),
+        ranks = tuple(
+            rank
+            for rank, worker in enumerate(self._workers)
+            if worker.process is failed.process
         )
-
-    def _stderr(self, rank: int) -> Path:
-        return self._folder / f"stderr-{rank}"
+        who = f"the worker of rank {rank}" if len(ranks) == 1 else "a worker"
+        return PeerFailed(
+            f"{self.name}: {who} failed in {do!r}",
+            got=f"exit code {code}{last}",
+            ranks=ranks,
+        )
 
 
 @contextmanager
-def open_crews(names: Sequence[str], ranks: int) -> Generator[list[Crew]]:
+def open_crews(names: Sequence[str], ranks: int, task: Task) -> Generator[list[Crew]]:
     """Start the workers of all engines at once; on leaving, none of them is left."""
     with ExitStack() as stack:
         private = tempfile.TemporaryDirectory(prefix="coconet-bench-")
         folder = stack.enter_context(private)
         crews: list[Crew] = []
         for number, name in enumerate(names):
-            crew = Crew(name, ranks, Path(folder) / str(number))
+            crew = Crew(name, ranks, Path(folder) / str(number), task)
             stack.callback(crew.close)
             crew.start()
             crews.append(crew)
@@ -212,9 +242,3 @@ def _iterations(crew: Crew) -> int:
         step_s = crew.step_s(iterations)
         iterations = min(max(1, round(_STRETCH_S / step_s)), _MOST_ITERATIONS)
     return iterations
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    if pipe is None:
-        raise ValueError("a worker is started with pipes")
-    return pipe

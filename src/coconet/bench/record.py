@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,9 @@ class Record:
     Units    elements: of the whole tensor; *_ms: milliseconds per step
              runs: samples behind the median, one per turn
              bytes_per_rank: the least bytes one step reads and writes on a rank
+    Attributes
+      dtype    of the gradient and the parameter that this engine exchanges
+      library  what the engine runs on, in that library's own words
     """
 
     workload: str
@@ -26,6 +30,7 @@ class Record:
     dtype: str
     ranks: int
     name: str
+    library: str
     schedule: str
     median_ms: float
     p10_ms: float
@@ -42,6 +47,7 @@ def record(
     dtype: str,
     ranks: int,
     name: str,
+    library: str,
     schedule: str,
     bytes_per_rank: int,
 ) -> Record:
@@ -54,6 +60,7 @@ def record(
         dtype=dtype,
         ranks=ranks,
         name=name,
+        library=library,
         schedule=schedule,
         median_ms=median_ms,
         p10_ms=p10_ms,
@@ -69,11 +76,14 @@ def write_json(
     machine: Mapping[str, object],
     versions: Mapping[str, str],
     records: Iterable[Record],
+    **others: Iterable[Any],
 ) -> None:
-    """Write `{"machine": .., "versions": .., "records": [..]}`."""
-    report = {
+    """Write `{"machine": .., "versions": .., "records": [..]}` and other lists."""
+    report: dict[str, object] = {
         "machine": dict(machine),
         "versions": dict(versions),
         "records": [asdict(entry) for entry in records],
     }
+    for name, entries in others.items():
+        report[name] = [asdict(entry) for entry in entries]
     path.write_text(json.dumps(report, indent=1) + "\n")

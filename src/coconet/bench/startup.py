@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 from coconet.bench.machine import machine, versions
@@ -37,6 +38,7 @@ def run_startup(json_path: Path | None = None, *, turns: int = 21) -> list[Recor
             dtype="",
             ranks=1,
             name=name,
+            library=f"coconet {version('coconet')}",
             schedule="",
             bytes_per_rank=0,
         )

@@ -1,9 +1,10 @@
 """One rank of one engine: takes orders as JSON lines from the driver, one at a time.
 
-    python -m coconet.bench.worker ENGINE
+    python -m coconet.bench.worker ENGINE ORDERS REPLIES
 
-The first line says who this worker is; each line gets one line in reply.  Between
-orders the worker sleeps in read(), so that it costs the other engines nothing.
+ORDERS and REPLIES are descriptors of pipes.  The first line says who this worker is;
+each line gets one line in reply.  Between orders the worker sleeps in read(), so that
+it costs the other engines nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from coconet.bench.engines.engine import Place, Ready
 from coconet.bench.engines.table import open_engine
+from coconet.bench.engines.task import Task
 from coconet.bench.start_line import StartLine
 
 __all__ = ["SAMPLED", "main"]
@@ -31,7 +33,8 @@ class Worker:
     def __init__(self, name: str, who: dict[str, Any]) -> None:
         """Pin this process, then open the engine: its threads are pinned as well."""
         os.sched_setaffinity(0, {who["cpu"]})
-        place = Place(who["rank"], who["size"], who["folder"])
+        task = Task(who["optimizer"], who["dtype"])
+        place = Place(who["rank"], who["size"], who["folder"], task)
         self.line = StartLine(who["start_fd"], rank=place.rank, size=place.size)
         self.engine = open_engine(name, place)
         self.ready: Ready | None = None
@@ -45,15 +48,16 @@ class Worker:
     def check(self) -> dict[str, Any]:
         """Take three steps with different gradients and sample the parameter."""
         ready = self._ready()
-        for scale in (1.0, -0.5, 3.0):
+        for scale in (1.0, -0.5, 4.0):  # exact in every dtype
             if ready.gradient is not None:
-                np.multiply(ready.gradient, np.float32(scale), out=ready.gradient)
+                grad = ready.gradient
+                np.multiply(grad, grad.dtype.type(scale), out=grad)
             self.line.wait()
             ready.step()
         if ready.parameter is None:
             return {"sample": []}
         spots = np.linspace(0, ready.parameter.size - 1, SAMPLED).astype(np.int64)
-        sample: list[float] = ready.parameter[spots].tolist()
+        sample: list[float] = ready.parameter[spots].astype(np.float32).tolist()
         mean = float(np.mean(np.abs(ready.parameter), dtype=np.float64))
         return {"sample": [*sample, mean]}
 
@@ -84,10 +88,11 @@ def main(name: str, orders: TextIO, replies: TextIO) -> None:
         "run": worker.run,
         "release": worker.release,
     }
-    _reply(replies, {})
+    _reply(replies, {"library": worker.engine.library, "pid": os.getpid()})
     for line in orders:
         order = json.loads(line)
         _reply(replies, verbs[order.pop("do")](**order))
+    worker.release()
     worker.engine.close()
 
 
@@ -97,6 +102,6 @@ def _reply(replies: TextIO, reply: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    pipe = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints must not look like a reply
-    main(sys.argv[1], sys.stdin, pipe)
+    os.dup2(2, 1)  # what a library prints is kept beside its errors
+    engine, orders, replies = sys.argv[1:]
+    main(engine, os.fdopen(int(orders)), os.fdopen(int(replies), "w"))

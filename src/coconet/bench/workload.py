@@ -1,23 +1,39 @@
-"""The workloads: an Adam step with its all-reduce, and a chain never seen before."""
+"""The workloads: an optimizer's step with its all-reduce, and a chain never seen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from coconet.bench.columns import header, line
 from coconet.bench.driver import Crew, open_crews, take_turns
-from coconet.bench.engines.engine import least_bytes
-from coconet.bench.engines.table import ENGINES, WORKLOADS, installed
+from coconet.bench.engines.table import (
+    SELECTABLE,
+    WORKLOADS,
+    absent,
+    exchanged_dtype,
+)
+from coconet.bench.engines.task import Task
 from coconet.bench.machine import machine, versions
 from coconet.bench.record import Record, record, write_json
 from coconet.errors import VerificationError
 
-__all__ = ["compare", "parse_sizes", "run_workload"]
+__all__ = [
+    "Row",
+    "check_engines",
+    "compare",
+    "parse_sizes",
+    "present",
+    "rows",
+    "run_workload",
+]
 
 _UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
-_TOLERANCE = 1e-5
+# Of the largest value: sums in different orders, or one rounding to bf16.
+_TOLERANCES = {"f32": 1e-5, "bf16": 2**-8}
 
 
 def parse_sizes(text: str) -> list[int]:
@@ -44,6 +60,7 @@ def run_workload(
     sizes: Sequence[int],
     json_path: Path | None = None,
     *,
+    dtype: str = "f32",
     engines: Sequence[str] | None = None,
     time_box_s: float = 20.0,
 ) -> list[Record]:
@@ -52,47 +69,120 @@ def run_workload(
     Before a size is timed, all engines take three steps and must agree.
     Units   time_box_s: seconds of turns per size
     Raises  VerificationError  two engines computed different parameters
+            ResourceError  an MPI library is not the one its folder is named after
             PeerFailed, CollectiveTimeout  a worker failed
-            ValueError  no engine has such a name
+            ValueError  no engine of this workload has such a name
     """
-    names = list(WORKLOADS[workload] if engines is None else engines)
-    if unknown := set(names) - set(ENGINES):
-        raise ValueError(f"engines are {list(ENGINES)}, not {sorted(unknown)}")
-    for name in set(names) - set(installed()):
-        print(f"{name} is left out: {ENGINES[name].needs} is not installed")
-        names.remove(name)
+    check_engines(workload, engines or ())
+    names = present(engines or WORKLOADS[workload])
     records: list[Record] = []
-    with open_crews(names, ranks) as crews:
-        print(_header(names))
-        for elements in sizes:
-            row = _measure(workload, crews, elements, ranks, time_box_s)
-            print(_line(row), flush=True)
-            records += row
-    if json_path is not None:
-        write_json(json_path, machine=machine(), versions=versions(), records=records)
+    print(header(names, dtype))
+    for row in rows(workload, names, ranks, sizes, dtype=dtype, time_box_s=time_box_s):
+        medians = [entry.median_ms for entry in row.records]
+        ratios = [median / medians[0] for median in medians[1:]]
+        print(line(row.elements, [medians[0], *ratios]), flush=True)
+        records += row.records
+        if json_path is not None:  # after every size: the next may not fit
+            write_json(
+                json_path, machine=machine(), versions=versions(), records=records
+            )
     return records
 
 
-def compare(samples: dict[str, list[list[float]]]) -> None:
+def check_engines(workload: str, names: Iterable[str]) -> None:
+    """Raise ValueError unless all are engines of this workload."""
+    known = SELECTABLE[workload]
+    if unknown := sorted(set(names) - set(known)):
+        raise ValueError(f"{', '.join(unknown)} is not among {', '.join(known)}")
+
+
+def present(names: Iterable[str]) -> list[str]:
+    """Return the engines that can run here; says of any other what installs it."""
+    found: list[str] = []
+    for name in names:
+        if reason := absent(name):
+            print(f"{name} is left out: {reason}")
+        else:
+            found.append(name)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One size: seconds per step by engine, turn by turn, and their summaries."""
+
+    elements: int
+    samples_s: dict[str, list[float]]
+    records: list[Record]
+
+
+def rows(
+    workload: str,
+    names: Sequence[str],
+    ranks: int,
+    sizes: Sequence[int],
+    *,
+    dtype: str,
+    time_box_s: float,
+) -> Generator[Row]:
+    """Time the engines side by side, size by size; see run_workload."""
+    task = Task("adam" if workload == "chain" else workload, dtype)
+    with open_crews(names, ranks, task) as crews:
+        for elements in sizes:
+            schedules = _prepare(crews, elements, _TOLERANCES[dtype])
+            samples_s = take_turns(crews, time_box_s=time_box_s)
+            for crew in crews:
+                crew.ask("release")
+            records = [
+                record(
+                    samples_s[crew.name],
+                    workload=workload,
+                    elements=elements,
+                    dtype=exchanged_dtype(crew.name, dtype),
+                    ranks=ranks,
+                    name=crew.name,
+                    library=crew.library,
+                    schedule=schedules[crew.name],
+                    bytes_per_rank=task.least_bytes(elements, ranks),
+                )
+                for crew in crews
+            ]
+            yield Row(elements, samples_s, records)
+
+
+def compare(
+    samples: dict[str, list[list[float]]], *, tolerance: float = _TOLERANCES["f32"]
+) -> None:
     """Check that all ranks of all engines sampled the same parameter.
 
-    Raises  VerificationError  two differ by more than 1e-5 of the largest value
+    Raises  VerificationError  two differ by more than that part of the largest value
     """
-    rows = [
+    found = [
         (f"{name} on rank {rank}", np.array(sample))
         for name, by_rank in samples.items()
         for rank, sample in enumerate(by_rank)
         if sample
     ]
-    for who, sample in rows[1:]:
-        base_who, base = rows[0]
+    for who, sample in found[1:]:
+        base_who, base = found[0]
         error = float(np.max(np.abs(sample - base)) / np.max(np.abs(base)))
-        if not error <= _TOLERANCE:
+        if not error <= tolerance:
             raise VerificationError(
                 "two engines of the bench computed different parameters",
                 got=f"{who} is {error:.2g} off {base_who}",
-                need=f"at most {_TOLERANCE:g}, relative",
+                need=f"at most {tolerance:g}, relative",
             )
+
+
+def _prepare(crews: Sequence[Crew], elements: int, tolerance: float) -> dict[str, str]:
+    """Make a size ready, compare the engines, and return their schedules by name."""
+    schedules: dict[str, str] = {}
+    parameters: dict[str, list[list[float]]] = {}
+    for crew in crews:
+        schedules[crew.name] = crew.ask("prepare", elements=elements)[0]["schedule"]
+        parameters[crew.name] = [reply["sample"] for reply in crew.ask("check")]
+    compare(parameters, tolerance=tolerance)
+    return schedules
 
 
 def _parse_size(text: str) -> int:
@@ -102,49 +192,3 @@ def _parse_size(text: str) -> int:
     if not number.isdecimal() or int(number) == 0:
         raise ValueError(f"a size is a number such as 1000, 4Ki or 64Mi, not {text!r}")
     return int(number) * unit
-
-
-def _measure(
-    workload: str,
-    crews: Sequence[Crew],
-    elements: int,
-    ranks: int,
-    time_box_s: float,
-) -> list[Record]:
-    schedules: dict[str, str] = {}
-    parameters: dict[str, list[list[float]]] = {}
-    for crew in crews:
-        schedules[crew.name] = crew.ask("prepare", elements=elements)[0]["schedule"]
-        parameters[crew.name] = [reply["sample"] for reply in crew.ask("check")]
-    compare(parameters)
-    samples = take_turns(crews, time_box_s=time_box_s)
-    for crew in crews:
-        crew.ask("release")
-    return [
-        record(
-            samples_s,
-            workload=workload,
-            elements=elements,
-            dtype="f32",
-            ranks=ranks,
-            name=name,
-            schedule=schedules[name],
-            bytes_per_rank=least_bytes(elements, ranks),
-        )
-        for name, samples_s in samples.items()
-    ]
-
-
-def _header(names: Sequence[str]) -> str:
-    columns = "  ".join(f"{name:>22}" for name in names)
-    return f"{'elements':>10}  {columns}   (median ms, and times the first column)"
-
-
-def _line(row: Iterable[Record]) -> str:
-    first, *others = row
-    cells = [f"{first.median_ms:>22.4g}"]
-    cells += [
-        f"{other.median_ms:>13.4g} {other.median_ms / first.median_ms:>7.2f}x"
-        for other in others
-    ]
-    return f"{first.elements:>10}  " + "  ".join(cells)

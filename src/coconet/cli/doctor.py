@@ -75,7 +75,7 @@ def check_compiler() -> Check:
         compiler = find_compiler()
         found = f"{compiler.version()} ({' '.join(compiler.argv)})"
     except NoCompiler as error:
-        found = 'none: only cc.verify and backend="eager" run'
+        found = 'none: only the interpreter and backend="eager" run'
         return Check("compiler", "WARN", found, error.fix)
     except CompileError as error:
         fix = error.fix or OTHER_COMPILER
@@ -183,11 +183,9 @@ CHECKS: tuple[Callable[[], Check], ...] = (
 
 def _cpu_quota() -> float | None:
     """Return the cgroup's limit in cores, or None where there is none."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-    except (OSError, ValueError):
-        return None
-    return None if quota == "max" else int(quota) / int(period)
+    from coconet.runtime import cgroup
+
+    return min(cgroup.num_cpus(), default=None)
 
 
 def _available_memory() -> int:

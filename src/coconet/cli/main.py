@@ -26,6 +26,13 @@ app = typer.Typer(
 
 Target = Annotated[str, typer.Argument(metavar="FILE:PROGRAM")]
 Ranks = Annotated[int, typer.Option("--ranks", min=1, help="Number of processes.")]
+Dims = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=SIZE", help="A size, like N=4Mi; repeatable."),
+]
+State = Annotated[
+    str, typer.Option("--slice-state", help="Inputs to keep in pieces, like m,v.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
@@ -55,8 +62,14 @@ def _rank_counts(text: str) -> tuple[int, ...]:
     except ValueError:
         counts = ()
     if not counts or min(counts) < 1:
-        raise typer.BadParameter("needs positive numbers like 2,3,4")
+        raise typer.BadParameter(
+            "needs positive numbers like 2,3,4", param_hint="--ranks"
+        )
     return counts
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
 
 
 @app.callback()
@@ -129,11 +142,18 @@ def run(
 
 @app.command()
 def bench(
-    workload: Annotated[str, typer.Argument(help="adam, chain, call or startup.")],
+    workload: Annotated[
+        str,
+        typer.Argument(help="adam, sgd, chain, never-slower, call or startup."),
+    ],
     ranks: Ranks = 2,
     sizes: Annotated[
         str, typer.Option("--sizes", help="Elements, like 1Ki..64Mi or 1024,4096.")
     ] = "1Ki..64Mi",
+    dtype: Annotated[
+        str | None,
+        typer.Option("--dtype", help="f32, or bf16 with f32 master weights."),
+    ] = None,
     engines: Annotated[
         str | None,
         typer.Option("--engines", help="Only these, like coconet,copy."),
@@ -146,7 +166,9 @@ def bench(
     from coconet.cli import bench as command
 
     chosen = engines.split(",") if engines else None
-    raise typer.Exit(command.main(workload, ranks, sizes, json, engines=chosen))
+    raise typer.Exit(
+        command.main(workload, ranks, sizes, json, dtype=dtype, engines=chosen)
+    )
 
 
 @app.command()
@@ -157,13 +179,75 @@ def show(
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show the plan.")] = False,
     code: Annotated[bool, typer.Option("--code", help="Show the C code.")] = False,
+    why: Annotated[
+        bool,
+        typer.Option("--why", help="Show what is applied, what is refused, and costs."),
+    ] = False,
+    ranks: Annotated[
+        int | None, typer.Option("--ranks", min=1, help="Number of processes.")
+    ] = None,
+    dim: Dims = None,
+    slice_state: State = "",
     as_json: Json = False,
 ) -> None:
     """Print a program, and how a schedule runs it."""
     from coconet.cli import show as command
 
     raise typer.Exit(
-        command.main(target, schedule=schedule, plan=plan, code=code, as_json=as_json)
+        command.main(
+            target,
+            schedule=schedule,
+            plan=plan,
+            code=code,
+            why=why,
+            ranks=ranks,
+            dims=dim or (),
+            slice_state=_words(slice_state),
+            as_json=as_json,
+        )
+    )
+
+
+@app.command()
+def tune(
+    target: Target,
+    ranks: Ranks = 2,
+    dim: Dims = None,
+    slice_state: State = "",
+    time_box: Annotated[
+        float, typer.Option("--time-box", help="Seconds for all timing.")
+    ] = 8.0,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="Schedules to look at.")
+    ] = 64,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Time again what is remembered.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if no fusion is faster than none.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the schedule, as JSON, to this file."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Find the fastest schedule of a program on this machine, and remember it."""
+    from coconet.cli import tune as command
+
+    raise typer.Exit(
+        command.main(
+            target,
+            ranks=ranks,
+            dims=dim or (),
+            slice_state=_words(slice_state),
+            time_box_s=time_box,
+            limit=limit,
+            fresh=fresh,
+            strict=strict,
+            out=out,
+            as_json=as_json,
+        )
     )
 
 

@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 import ast
-import inspect
-from pathlib import Path
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
 from coconet.ir import Location
+from coconet.ir.location import user_frame
 
-__all__ = ["caller"]
+__all__ = ["caller", "reading"]
 
-_PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
+_read: ContextVar[Location | None] = ContextVar("read", default=None)
 
 
 def caller() -> tuple[Location | None, str]:
-    """Return the innermost line outside coconet, and the name it assigns to, or ""."""
-    frame = inspect.currentframe()
-    while frame is not None and _is_ours(frame):
-        frame = frame.f_back
+    """Return the innermost line outside coconet, and the name it assigns to, or "".
+
+    While a text is read, its line, and no name.
+    """
+    if line := _read.get():
+        return line, ""
+    frame = user_frame()
     if frame is None:
         return None, ""
     location = Location(frame.f_code.co_filename, frame.f_lineno)
     return location, _assigned_name(frame)
 
 
-def _is_ours(frame: FrameType) -> bool:
-    inside = frame.f_code.co_filename.startswith(_PACKAGE)
-    return inside and "/workloads/" not in frame.f_code.co_filename
+@contextmanager
+def reading(line: Location) -> Generator[None]:
+    """Let values be made by a line of a text, not by the code that reads it."""
+    token = _read.set(line)
+    try:
+        yield
+    finally:
+        _read.reset(token)
 
 
 def _assigned_name(frame: FrameType) -> str:

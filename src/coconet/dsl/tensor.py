@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
-from coconet.dsl.source import caller
+from coconet.dsl.source import caller, reading
 from coconet.errors import ProgramError
 from coconet.ir import (
     Dim,
@@ -18,6 +20,7 @@ from coconet.ir import (
     f64,
     scalar_type,
 )
+from coconet.ir.names import is_name
 from coconet.ops import Elementwise, Input, Literal, Op
 
 __all__ = ["Tensor", "scalar", "tensor"]
@@ -54,6 +57,16 @@ class Tensor:
         type_ = _infer(op, inputs)
         loc, name = caller()
         return Tensor(Value(op, inputs, type_, name, loc))
+
+    def as_one(self, function: Callable[[Any], Any]) -> Tensor:
+        """Return function(self), where only the result has the name of the user's line.
+
+        For functions made of several ops.
+        """
+        line, name = caller()
+        with reading(line) if line else nullcontext():
+            result: Tensor = function(self)
+        return Tensor(replace(result.value, name=name))
 
     def lift(self, operand: Any) -> Tensor:
         """Return a number as a literal, and a tensor as it is."""
@@ -98,11 +111,11 @@ class Tensor:
         return self._reflected("div", other)
 
     def __pow__(self, other: Any) -> Tensor:
-        """Return self ** other, of scalars."""
+        """Return self ** other."""
         return self._binary("pow", other)
 
     def __rpow__(self, other: Any) -> Tensor:
-        """Return other ** self, of scalars."""
+        """Return other ** self."""
         return self._reflected("pow", other)
 
     def __neg__(self) -> Tensor:
@@ -174,7 +187,7 @@ def _input(name: str, type_: TensorType) -> Tensor:
 
 
 def _check_name(name: str) -> None:
-    if not name.isidentifier() or name.startswith("_"):
+    if not is_name(name) or name.startswith("_"):
         raise ValueError(f"a name is an identifier without leading _, got {name!r}")
 
 

@@ -9,10 +9,11 @@ from typing import Any, cast
 from coconet.dsl.tensor import Tensor
 from coconet.errors import ProgramError
 from coconet.ir import Local, Program, Value, needed_by
+from coconet.ir.names import is_name
 from coconet.ir.verify import verify_program
 from coconet.ops import Input, Literal, Update
 
-__all__ = ["program"]
+__all__ = ["check_outputs", "program"]
 
 
 def program(
@@ -27,13 +28,13 @@ def program(
     updated twice, an output is an input, or the program has no output; TypeError for
     what is no tensor of a program.
     """
-    if not name.isidentifier():
+    if not is_name(name):
         raise ValueError(f"a program's name is an identifier, got {name!r}")
     wanted = _values(name, outputs)
     found = needed_by(wanted)
     given = _values(name, inputs)
     arguments = _arguments(name, given, found)
-    _check_outputs(name, wanted, found)
+    check_outputs(name, wanted, found)
     computed = [value for value in found if not isinstance(value.op, Input)]
     named = _with_names(arguments, computed)
     result = Program(
@@ -97,7 +98,11 @@ def _arguments(name: str, given: list[Value], found: list[Value]) -> list[Value]
     return [*tensors, *scalars, *(v for v in used if v not in given)]
 
 
-def _check_outputs(name: str, wanted: list[Value], found: list[Value]) -> None:
+def check_outputs(name: str, wanted: list[Value], found: list[Value]) -> None:
+    """Raise ProgramError unless what a program gives and updates makes sense.
+
+    found  every value that `wanted` needs
+    """
     if not wanted:
         raise ProgramError(
             f"program {name!r} has no output and no effect",
@@ -176,7 +181,7 @@ def _base_name(value: Value) -> str:
     if isinstance(value.op, Update) and not value.name:
         return f"{value.inputs[0].name}_new"
     name = value.name.lstrip("_")
-    return name if name.isidentifier() else ""
+    return name if is_name(name) else ""
 
 
 def _warn_local_outputs(result: Program) -> None:

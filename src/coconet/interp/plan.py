@@ -7,6 +7,7 @@ non-temporal stores may.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from coconet.errors import InternalError
 from coconet.interp.program import Arguments, Results
-from coconet.ir import Domain, bind_shape, numel
+from coconet.ir import FLAT, Domain, Shape, bind_shape, numel
 from coconet.ir.layout import piece_shape
 from coconet.plan import (
     EVERY,
@@ -28,17 +29,26 @@ from coconet.plan import (
     Buffer,
     Constant,
     FenceStores,
+    Fold,
     Index,
     Load,
     Plan,
+    Reduce,
     Register,
     Role,
-    RowMap,
     Store,
     Tile,
+    View,
     evaluate_scalars,
 )
 from coconet.plan.scalar import round_array, to_dtype
+from coconet.plan.tree import (
+    fold_extents,
+    fold_rows,
+    fold_subtrees,
+    piece_leaves,
+    piece_subtrees,
+)
 
 __all__ = ["run_plan"]
 
@@ -83,7 +93,7 @@ class _Machine:
         self.sizes = sizes
         self.rng = rng
         scalars = [arguments[name] for name in plan.scalars]
-        self.consts = evaluate_scalars(plan.consts, scalars)
+        self.consts = evaluate_scalars(plan.consts, scalars, sizes)
         self.ranks = [_Rank() for _ in range(plan.ranks)]
         self.memory = {b.name: self._allocate(b, arguments) for b in plan.buffers}
 
@@ -94,8 +104,9 @@ class _Machine:
         dtype = buffer.dtype.numpy
         made = [np.empty(self._shape(buffer, r), dtype) for r in range(self.plan.ranks)]
         for array in made:
-            # what nobody wrote must not look right by luck
-            array.reshape(-1).view(np.uint8)[:] = 0xA5
+            # what nobody wrote must not look right by luck: NaN, for floats
+            poison = 0xFF if buffer.dtype.is_float else 0xA5
+            array.reshape(-1).view(np.uint8)[:] = poison
         return [array.reshape(-1) for array in made]
 
     def _shape(self, buffer: Buffer, rank: int) -> tuple[int, ...]:
@@ -113,13 +124,15 @@ class _Machine:
         """Step the ranks in a seeded order until all are done."""
         running = {rank: self._steps(rank) for rank in range(self.plan.ranks)}
         blocked: set[int] = set()
+        # in some runs one rank takes a hundred steps while another takes one
+        delay = [self.rng.uniform(0.1, 1) ** -3 for _ in self.ranks]
         while running:
             ready = [rank for rank in running if rank not in blocked]
             if not ready:
                 raise InternalError(
                     f"plan {self.plan.name}: the ranks block each other"
                 )
-            rank = ready[int(self.rng.integers(len(ready)))]
+            rank = min(ready, key=lambda r: float(self.rng.exponential(delay[r])))
             try:
                 progressed = next(running[rank])
             except StopIteration:
@@ -132,9 +145,16 @@ class _Machine:
         for instruction in self.plan.body:
             match instruction:
                 case Tile():
+                    rows: dict[Reduce, list[Array]] = defaultdict(list)
                     for start, stop in self._chunks(instruction, rank):
-                        self._run_tile(instruction, rank, start, stop)
+                        self._run_tile(instruction, rank, start, stop, rows)
                         yield True
+                    for step in instruction.body:
+                        if isinstance(step, Reduce):
+                            self._reduce(instruction, rank, step, rows[step])
+                case Fold():
+                    self._fold(instruction, rank)
+                    yield True
                 case FenceStores():
                     self._flush(rank)
                 case Arrive() | Barrier():
@@ -168,7 +188,14 @@ class _Machine:
         split = everything.reshape(domain.outer, domain.extent, domain.inner)
         return shape, split[:, lo:hi].reshape(-1)
 
-    def _run_tile(self, tile: Tile, rank: int, start: int, stop: int) -> None:
+    def _run_tile(
+        self,
+        tile: Tile,
+        rank: int,
+        start: int,
+        stop: int,
+        rows: Mapping[Reduce, list[Array]],
+    ) -> None:
         shape, elements = self._domain(tile, rank)
         chosen = elements[start:stop]
         pieces = np.arange(start, stop)
@@ -184,20 +211,20 @@ class _Machine:
                 case Load(result, name, peer, index):
                     position = peer if isinstance(peer, int) else rank
                     source = self.memory[name][position]
-                    if isinstance(index, RowMap):
-                        where = self._row_index(index, shape, chosen, rank)
-                    else:
-                        where = chosen if index is Index.GLOBAL else pieces
-                    registers[result] = source[where]
+                    places = shape, chosen, pieces, rank
+                    registers[result] = source[self._places(index, *places)]
                 case Apply(result, primitive, args):
                     with np.errstate(all="ignore"):
                         value = PRIMITIVES[primitive].array(*map(operand, args))
                         value = round_array(np.asarray(value), result.dtype.numpy)
                     registers[result] = value
                 case Store(name, peer, index, source):
-                    where = chosen if index is Index.GLOBAL else pieces
+                    where = self._places(index, shape, chosen, pieces, rank)
                     value = np.broadcast_to(operand(source), where.shape)
                     self._store(name, peer, rank, where, value)
+                case Reduce(source=source):
+                    value = np.broadcast_to(operand(source), chosen.shape)
+                    rows[step].append(value)
 
     def _store(
         self, name: str, peer: object, rank: int, where: Array, value: Array
@@ -210,21 +237,62 @@ class _Machine:
                 if position != rank:
                     self.ranks[rank].pending.append((target, where, value))
 
-    def _row_index(
-        self, row: RowMap, shape: tuple[int, ...], chosen: Array, rank: int
+    def _reduce(self, tile: Tile, rank: int, step: Reduce, parts: list[Array]) -> None:
+        """Fold the rows of a tile that has run."""
+        target = self.memory[step.buffer][rank]
+        values = np.concatenate(parts) if parts else np.empty(0, target.dtype)
+        if step.is_partial:
+            first, _ = self._leaves(tile.shape, rank)
+            folds = piece_subtrees(values, first, step.primitive)
+        else:
+            shape = bind_shape(tile.shape, self.sizes)
+            if tile.cut is not None:
+                shape = piece_shape(shape, tile.cut, rank, self.plan.ranks)
+            outer, width, inner = fold_extents(shape, step.dims, step.inner)
+            rows = values.reshape(outer, width, inner).swapaxes(1, 2)
+            folds = fold_rows(rows.reshape(outer * inner, width), step.primitive)
+        target[: folds.size] = folds
+
+    def _leaves(self, shape: Shape, rank: int) -> tuple[int, int]:
+        """Return the first leaf of a rank's piece by FLAT, and the end."""
+        domain = Domain.of(bind_shape(shape, self.sizes), FLAT)
+        lo, hi = domain.piece(rank, self.plan.ranks)
+        return piece_leaves(lo, hi)
+
+    def _fold(self, fold: Fold, rank: int) -> None:
+        partials = self.memory[fold.partials]
+        pieces = [
+            (*self._leaves(fold.shape, peer), partials[peer])
+            for peer in range(self.plan.ranks)
+        ]
+        target = self.memory[fold.result][rank]
+        target[0] = fold_subtrees(pieces, fold.primitive, target.dtype)
+
+    def _places(
+        self,
+        index: Index | View,
+        shape: tuple[int, ...],
+        chosen: Array,
+        pieces: Array,
+        rank: int,
     ) -> Array:
-        """Return the index in a broadcast operand's storage for each element."""
-        stored = bind_shape(row.shape, self.sizes)
-        missing = len(shape) - len(stored)
-        first: list[int] = [0] * len(stored)
-        if isinstance(row.cut, int):
-            first[row.cut] = Domain.of(stored, row.cut).piece(rank, self.plan.ranks)[0]
-            stored = piece_shape(stored, row.cut, rank, self.plan.ranks)
-        index = np.zeros(chosen.shape, np.int64)
-        coordinates = np.unravel_index(chosen, shape) if chosen.size else ()
-        for dim, coordinate in enumerate(coordinates):
-            if row.follows[dim]:
-                own = dim - missing
-                stride = numel(stored[own + 1 :])
-                index += (coordinate - first[own]) * stride
-        return index
+        """Return the index in a buffer's storage for each element."""
+        if isinstance(index, Index):
+            return chosen if index is Index.GLOBAL else pieces
+        whole = bind_shape(index.shape, self.sizes)
+        stored, first = whole, 0
+        if index.cut is not None:
+            domain = Domain.of(whole, index.cut)
+            lo, _ = domain.piece(rank, self.plan.ranks)
+            first = -lo * domain.inner
+            if isinstance(index.cut, int):
+                stored = piece_shape(whole, index.cut, rank, self.plan.ranks)
+        strides = [numel(stored[dim + 1 :]) for dim in range(len(stored))]
+        first += sum(a * b for a, b in zip(index.start, strides, strict=True))
+        places = np.full(chosen.shape, first, np.int64)
+        # numpy unravels neither nothing nor the one place of a shape without dims
+        coordinates = np.unravel_index(chosen, shape) if chosen.size and shape else ()
+        for axis, coordinate in zip(index.axes, coordinates, strict=False):
+            if axis is not None:
+                places += coordinate * strides[axis]
+        return places

@@ -55,7 +55,7 @@ def run_program(
         op = value.op
         assert isinstance(op, Op)
         inputs = tuple(known[source] for source in value.inputs)
-        arrays = op.reference(*inputs)
+        arrays = op.reference(*inputs, sizes=sizes)
         known[value] = Ranked(bind_type(value.type, sizes), arrays)
     return Results(
         outputs={value.name: known[value].arrays for value in program.outputs},

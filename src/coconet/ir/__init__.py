@@ -28,11 +28,11 @@ from coconet.ir.layout import (
     Sliced,
 )
 from coconet.ir.location import Location
-from coconet.ir.program import Fusion, Program
+from coconet.ir.program import Fusion, Program, same_program
 from coconet.ir.rewrite import Moved, Rewrite, Rewriter
 from coconet.ir.shape import Dim, Extent, Shape, bind_shape, dims, numel
 from coconet.ir.types import TensorType, scalar_type
-from coconet.ir.value import Operation, Value, needed_by
+from coconet.ir.value import Operation, Value, needed_by, said
 from coconet.ir.work import Work
 
 __all__ = [
@@ -73,6 +73,8 @@ __all__ = [
     "i64",
     "needed_by",
     "numel",
+    "said",
+    "same_program",
     "scalar_type",
     "u8",
     "u32",

@@ -22,6 +22,8 @@ class Group:
 
     def __post_init__(self) -> None:
         """Refuse sizes that are not counts."""
+        if type(self.name) is not str:
+            raise TypeError(f"a group's name is a string, got {self.name!r}")
         if self.size is not None and (type(self.size) is not int or self.size < 1):
             raise ValueError(
                 f"a group has a positive number of ranks, got {self.size!r}"

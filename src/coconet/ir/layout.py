@@ -36,14 +36,18 @@ FLAT = _Flat()
 
 @dataclass(frozen=True, slots=True)
 class ROWS:
-    """Flatten all but the last `k` dims and cut there: whole rows stay together."""
+    """Flatten all but the last `k` dims and cut there: whole rows stay together.
+
+    k may be 0: single elements, in pieces without FLAT's alignment; so lie the results
+    of a reduction over the last k dims.
+    """
 
     k: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse widths that keep no dim together."""
-        if type(self.k) is not int or self.k < 1:
-            raise ValueError(f"ROWS keeps at least one dim together, got {self.k!r}")
+        """Refuse what is no number of dims."""
+        if type(self.k) is not int or self.k < 0:
+            raise ValueError(f"ROWS keeps a number of dims together, got {self.k!r}")
 
 
 Cut = int | _Flat | ROWS
@@ -64,6 +68,11 @@ class Rooted:
     """Defined on one position of the group only."""
 
     root: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no position."""
+        if type(self.root) is not int or self.root < 0:
+            raise ValueError(f"a root is a position from 0 on, got {self.root!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from coconet.ir.value import Operation, Value
 if TYPE_CHECKING:
     from coconet.schedule import Draft
 
-__all__ = ["Fusion", "Program"]
+__all__ = ["Fusion", "Program", "same_program"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,37 @@ class Program:
 
         return coconet.api.compile(self, **options)
 
+    def tune(self, **options: Any) -> Any:
+        """Find the fastest equal program on this machine.  See coconet.tune."""
+        import coconet.api
+
+        return coconet.api.tune(self, **options)
+
     def __str__(self) -> str:
         """Return the program in the language it was written in."""
         from coconet.ir.text import program_text
 
         return program_text(self)
+
+
+def same_program(a: Program, b: Program) -> bool:
+    """Whether two programs are equal, names and all.
+
+    Lines of source, and the order of values that do not read each other, do not count.
+    """
+    return _facts(a) == _facts(b)
+
+
+def _facts(program: Program) -> tuple[Any, ...]:
+    """Return what makes a program; an op's text tells 0.0 from -0.0, and NaN is one."""
+    return (
+        program.name,
+        [(value.name, value.type) for value in program.inputs],
+        {
+            value.name: (repr(value.op), [x.name for x in value.inputs], value.type)
+            for value in program.values
+        },
+        [value.name for value in program.outputs],
+        {value.name for value in program.effects},
+        {f.name: {value.name for value in f.members} for f in program.fusions},
+    )

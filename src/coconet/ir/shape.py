@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from coconet.ir.names import is_name
+
 __all__ = ["Dim", "Extent", "Shape", "bind_shape", "dims", "numel"]
 
 
@@ -19,8 +21,8 @@ class Dim:
     name: str
 
     def __post_init__(self) -> None:
-        """Refuse names that could not be printed as one word."""
-        if not self.name.isidentifier():
+        """Refuse names that could not be printed and read back."""
+        if not is_name(self.name):
             raise ValueError(f"a dim's name is an identifier, got {self.name!r}")
 
     def __repr__(self) -> str:
@@ -34,6 +36,8 @@ Shape = tuple[Extent, ...]
 
 def dims(names: str) -> tuple[Dim, ...]:
     """Make one symbolic dim per word: `B, S, H = dims("B S H")`."""
+    if type(names) is not str:
+        raise TypeError(f"dims takes the names in one string, got {names!r}")
     return tuple(Dim(name) for name in names.split())
 
 

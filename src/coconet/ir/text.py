@@ -1,11 +1,12 @@
-"""Printing programs in the language they are written in."""
+"""Printing programs in the language they are written in; dsl/parse.py reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
+from coconet.ir.names import default_names, spans
 from coconet.ir.program import Program
-from coconet.ir.value import Value
+from coconet.ir.value import Value, needed_by
 
 __all__ = ["program_text"]
 
@@ -20,30 +21,53 @@ def program_text(program: Program) -> str:
     """Return the program as text: inputs, scalars, values with kernels as blocks.
 
     A value the user gave no name and that is read once is printed where it is read.
+    Without its comments, the text is all of the program that `same_program` compares.
     """
     inlined = _inlined(program)
-    groups = ", ".join(repr(group) for group in program.groups)
-    lines = [f"program {program.name}" + (f"  # {groups}" if groups else "")]
-    lines += [f"  {value.name:<10} {value.type}" for value in program.inputs]
+    on = f" on {', '.join(map(repr, program.groups))}" if program.groups else ""
+    lines = [f"program {program.name}{on}"]
+    lines += [_declaration(program, value) for value in program.inputs]
     for value in program.values:
         if value.type.is_scalar and value not in inlined:
             lines.append(_statement(value, inlined, indent="  "))
+    tensors: list[Value] = []
     for part in _parts(program):
         fusion = program.fusion_of(part[0])
         if fusion:
             lines.append(f"  fused {fusion.name}:")
         indent = "    " if fusion else "  "
-        shown = (value for value in part if value not in inlined)
+        shown = [value for value in part if value not in inlined]
         lines += [_statement(value, inlined, indent) for value in shown]
+        tensors += shown
     if program.outputs:
         lines.append("  return " + ", ".join(value.name for value in program.outputs))
-    return "\n".join(lines)
+    return "\n".join([*lines, *_unnamed(program, tensors, inlined)])
+
+
+def _declaration(program: Program, value: Value) -> str:
+    several = len(program.groups) > 1 and not value.type.is_scalar
+    on = f" on {value.type.group!r}" if several else ""
+    return f"  {value.name:<10} {value.type}{on}"
 
 
 def _statement(value: Value, inlined: Collection[Value], indent: str) -> str:
     line = f"{indent}{value.name} = {_render(value, inlined)[0]}"
     note = f"# {value.type}" + (f"  {value.at}" if value.loc else "")
     return f"{line:<{_WIDTH}} {note}"
+
+
+def _unnamed(
+    program: Program, tensors: Sequence[Value], inlined: Collection[Value]
+) -> Iterator[str]:
+    """Yield a line with the names of inlined values, if they are not the default."""
+    ends = {*program.outputs, *program.effects}
+    roots = [v for v in tensors if v in ends or not program.users(v)]
+    inputs = set(program.inputs)
+    order = [value for value in needed_by(roots) if value not in inputs]
+    given = ["" if value in inlined else value.name for value in order]
+    if default_names(given) != [value.name for value in order]:
+        names = [value.name for value in order if value in inlined]
+        yield f"  unnamed {spans(names)}"
 
 
 def _parts(program: Program) -> Iterator[tuple[Value, ...]]:

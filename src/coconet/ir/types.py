@@ -46,5 +46,5 @@ def layout_text(layout: Layout) -> str:
 def scalar_type(dtype: DType) -> TensorType:
     """Return the type of a scalar; raises ValueError unless f64 or i64."""
     if dtype not in (f64, i64):
-        raise ValueError(f"scalars are f64 or i64, got {dtype}")
+        raise ValueError(f"scalars are f64 or i64, got {dtype!r}")
     return TensorType(dtype, (), Replicated(), None)

@@ -9,7 +9,10 @@ from typing import Any, Protocol
 from coconet.ir.location import Location
 from coconet.ir.types import TensorType
 
-__all__ = ["Operation", "Value", "needed_by"]
+__all__ = ["Operation", "Value", "needed_by", "said"]
+
+_DEEPEST = 3  # operations inside each other in such an expression
+_LONGEST = 48  # characters of an expression that stands for a name
 
 
 class Operation(Protocol):
@@ -54,7 +57,26 @@ class Value:
 
     def __repr__(self) -> str:
         """Return name and type."""
-        return f"{self.name or '?'}: {self.type}"
+        return f"{said(self)}: {self.type}"
+
+
+def said(*values: Value) -> str:
+    """Return what messages call values: the user's name, or else the expression."""
+    texts = (_short(_expression(value, _DEEPEST)[0]) for value in values)
+    return ", ".join(texts) or "nothing"
+
+
+def _expression(value: Value, depth: int) -> tuple[str, int]:
+    """Return an expression as text, its depth bounded, and how tightly it binds."""
+    if value.name and not value.name.startswith("_"):
+        return value.name, 100
+    if depth == 0 and value.inputs:
+        return "..", 100
+    return value.op.text(*(_expression(source, depth - 1) for source in value.inputs))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 2]}.."
 
 
 def needed_by(values: Sequence[Value]) -> list[Value]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coconet.plan import OWN, Load, Store, Tile
+from coconet.plan import OWN, Fold, Load, Reduce, Store, Tile
 
 __all__ = ["Accesses", "needs_barrier"]
+
+
+_NO: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +22,18 @@ class Accesses:
     peer_writes: frozenset[str]
 
     @staticmethod
-    def of(tile: Tile) -> Accesses:
-        """Return the accesses of a tile."""
+    def of(instruction: Tile | Fold) -> Accesses:
+        """Return the accesses of a loop."""
+        if isinstance(instruction, Fold):
+            read, written = {instruction.partials}, {instruction.result}
+            return Accesses(frozenset(read), frozenset(written), frozenset(read), _NO)
+        tile = instruction
         loads = [step for step in tile.body if isinstance(step, Load)]
         stores = [step for step in tile.body if isinstance(step, Store)]
+        folds = {step.buffer for step in tile.body if isinstance(step, Reduce)}
         return Accesses(
             own_reads=frozenset(x.buffer for x in loads),
-            own_writes=frozenset(x.buffer for x in stores),
+            own_writes=frozenset(x.buffer for x in stores) | folds,
             peer_reads=frozenset(x.buffer for x in loads if x.peer is not OWN),
             peer_writes=frozenset(x.buffer for x in stores if x.peer is not OWN),
         )
@@ -45,7 +53,7 @@ class Accesses:
         return bool(self.peer_reads | self.peer_writes)
 
 
-NONE = Accesses(frozenset(), frozenset(), frozenset(), frozenset())
+NONE = Accesses(_NO, _NO, _NO, _NO)
 
 
 def needs_barrier(before: Accesses, after: Accesses) -> bool:

@@ -8,7 +8,7 @@ from coconet.errors import InternalError
 from coconet.ir import Cut, Program, Shape, Value
 from coconet.ops import AllReduce, Op
 from coconet.schedule import loop_cut
-from coconet.schedule.legality import ancestors
+from coconet.schedule.legality import ancestors, loop_order, loop_shape
 
 __all__ = ["Kernel", "kernels_of", "saved_inputs"]
 
@@ -25,8 +25,13 @@ class Kernel:
 
     @property
     def shape(self) -> Shape:
-        """The global shape that the loop runs over."""
-        return self.members[0].type.shape
+        """The global shape that the loop runs over, its dims as declared."""
+        return loop_shape(self.members[0])
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The order in which the loop runs over the dims."""
+        return loop_order(self.members[0])
 
     @property
     def name(self) -> str:

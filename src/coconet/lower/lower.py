@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from coconet.errors import GroupError, UnsupportedError
-from coconet.ir import Cut, DType, Program, Rooted, Sliced, Value, i64, needed_by
+from coconet.ir import (
+    FLAT,
+    Program,
+    Rooted,
+    Shape,
+    Value,
+    i64,
+    needed_by,
+    said,
+)
+from coconet.lower.emitter import KernelEmitter, cut_of, index_of
 from coconet.lower.hazards import NONE, Accesses, needs_barrier
 from coconet.lower.kernels import Kernel, kernels_of, saved_inputs
 from coconet.lower.memory import shared_temporaries
-from coconet.ops import AllGather, Elementwise, Input, Literal, Op, Update
+from coconet.ops import (
+    AllGather,
+    Concat,
+    Elementwise,
+    Input,
+    Literal,
+    Op,
+    Reduce,
+    Update,
+)
+from coconet.ops.elementwise import wide_dtype
 from coconet.plan import (
     EVERY,
     OWN,
     Buffer,
     Constant,
-    Index,
+    Fold,
     Peer,
     Plan,
     PlanBuilder,
     Register,
     Role,
-    RowMap,
     TileBuilder,
+    View,
 )
+from coconet.plan import Reduce as ReduceStep
+from coconet.plan.tree import MAX_SUBTREES
 
 __all__ = ["lower"]
 
@@ -40,7 +64,7 @@ def _refuse_rooted(program: Program) -> None:
     for value in (*program.inputs, *program.values):
         if isinstance(value.type.layout, Rooted):
             raise UnsupportedError(
-                f"{value.name!r} lives on one rank, and plans know no such value",
+                f"{said(value)!r} lives on one rank, and plans know no such value",
                 got=value.type,
                 need="Replicated, Sliced or Local",
                 fix="the interpreter runs it",
@@ -105,7 +129,7 @@ class _Lowering:
         )
 
     def _declare(self, value: Value, name: str, role: Role) -> Buffer:
-        cut = _cut_of(value)
+        cut = cut_of(value)
         return self.plan.buffer(name, value.type.dtype, value.type.shape, cut, role)
 
     def _declare_temporaries(self) -> None:
@@ -138,28 +162,109 @@ class _Lowering:
 
     def _save(self, target: Value) -> None:
         """Copy an input that is read after its update."""
-        cut = _cut_of(target)
+        cut = cut_of(target)
         copy = self._declare(target, f"{target.name}.old", Role.SCRATCH)
         tile = self.plan.tile(f"old {target.name}", target.type.shape, cut)
-        index = Index.GLOBAL if cut is None else Index.PIECE
+        index = index_of(cut)
         tile.store(copy, OWN, index, tile.load(self.buffers[target], OWN, index))
         self.copies[target] = copy
         self._close(tile, f"copy of {target.name}")
 
     def _lower_kernel(self, kernel: Kernel) -> None:
-        tile = self.plan.tile(kernel.name, kernel.shape, kernel.cut)
-        emitter = _Emitter(self, kernel, tile)
+        what = f"{kernel.name} of program {self.program.name!r}"
+        at = next((m.at for m in reversed(kernel.members) if m.at), "")
+        what += f" ({at})" if at else ""
+        if isinstance(kernel.members[0].op, Concat):
+            self._lower_concat(kernel.members[0], what)
+            return
+        shape = tuple(kernel.shape[dim] for dim in kernel.order)
+        is_dim = isinstance(kernel.cut, int)
+        cut = kernel.order.index(kernel.cut) if is_dim else kernel.cut
+        tile = self.plan.tile(kernel.name, shape, cut)
+        emitter = KernelEmitter(self, kernel, tile)
         for value in kernel.members:
             assert isinstance(value.op, Op)
             emitter.value = value
             types = tuple(source.type for source in value.inputs)
             emitter.registers[value] = value.op.lower(emitter, *types)
+        folds: list[tuple[Value, Buffer]] = []
         for value in kernel.members:
-            if value in self.buffers:
+            if isinstance(value.op, Reduce):
+                folds.append((value, self._reduce(value, emitter)))
+            elif value in self.buffers:
                 self._store(kernel, tile, value, emitter.registers[value])
-        what = f"{kernel.name} of program {self.program.name!r}"
-        at = next((m.at for m in reversed(kernel.members) if m.at), "")
-        self._close(tile, what + (f" ({at})" if at else ""))
+        self._close(tile, what)
+        for value, fold in folds:
+            self._finish(kernel, value, fold, what)
+
+    def _reduce(self, value: Value, emitter: KernelEmitter) -> Buffer:
+        """Fold the rows of a tile; return where the folds are."""
+        op, (source,) = value.op, value.inputs
+        assert isinstance(op, Reduce)
+        is_partial = cut_of(source) == FLAT
+        name, dtype = f"{value.name}.fold", wide_dtype(value.type.dtype)
+        shape: Shape = (MAX_SUBTREES,) if is_partial else value.type.shape
+        rank = len(source.type.shape)
+        folded = op.folded(rank)
+        is_natural = emitter.kernel.order == tuple(range(rank))
+        inner = rank - 1 - folded[-1] if folded and is_natural else 0
+        fold = self.plan.buffer(name, dtype, shape, cut_of(value), Role.SCRATCH)
+        emitter.tile.reduce(
+            ReduceStep(
+                fold.name,
+                op.meaning.primitive,
+                emitter.registers[value],
+                len(folded),
+                is_partial,
+                inner,
+            )
+        )
+        return fold
+
+    def _finish(self, kernel: Kernel, value: Value, fold: Buffer, what: str) -> None:
+        """Combine the ranks' folds if they are parts of one, and store the result."""
+        op, (source,) = value.op, value.inputs
+        assert isinstance(op, Reduce)
+        primitive, cut = op.meaning.primitive, cut_of(source)
+        is_exchanged = isinstance(cut, int) and cut_of(value) is None
+        if cut == FLAT:
+            name = f"{value.name}.total"
+            total = self.plan.buffer(name, fold.dtype, (), None, Role.SCRATCH)
+            step = Fold(name, fold.name, primitive, source.type.shape)
+            self._separate(Accesses.of(step), what)
+            self.plan.fold(step)
+            fold = total
+        tile = self.plan.tile(value.name, value.type.shape, cut_of(value))
+        index = index_of(cut_of(value))
+        is_exchanged &= self.plan.ranks > 1
+        peers: Sequence[Peer] = range(self.plan.ranks) if is_exchanged else (OWN,)
+        total, *parts = (tile.load(fold, peer, index) for peer in peers)
+        for part in parts:
+            total = tile.apply(primitive, total, part)
+        emitter = KernelEmitter(self, kernel, tile)
+        result = op.finish(emitter, total, source.type)
+        tile.store(self.buffers[value], OWN, index, result)
+        self._close(tile, what)
+
+    def _lower_concat(self, value: Value, what: str) -> None:
+        """Copy each input to its place in the result."""
+        assert isinstance(value.op, Concat)
+        types = tuple(source.type for source in value.inputs)
+        target, rank = self.buffers[value], len(value.type.shape)
+        for source, first in zip(value.inputs, value.op.starts(*types), strict=True):
+            cut = cut_of(source)
+            tile = self.plan.tile(value.name, source.type.shape, cut)
+            element = tile.load(self.source(value, source), OWN, index_of(cut))
+            start = tuple(first if d == value.op.dim else 0 for d in range(rank))
+            view = View(tuple(range(rank)), start, target.shape, target.cut)
+            tile.store(target, OWN, view, element)
+            self._close(tile, what)
+
+    def source(self, value: Value, source: Value) -> Buffer:
+        """Return where a value finds a source: an input's copy, once overwritten."""
+        if value in self.saved.get(source, ()):
+            return self.copies[source]
+        return self.buffers[source]
 
     def _store(
         self,
@@ -170,17 +275,19 @@ class _Lowering:
     ) -> None:
         source = value.inputs[1] if isinstance(value.op, Update) else value
         gathered = source in kernel.members and kernel.spreads(source)
-        is_piece = self.buffers[value].cut is not None
-        index = Index.PIECE if is_piece else Index.GLOBAL
+        index = index_of(self.buffers[value].cut)
         peer: Peer = EVERY if gathered and self.plan.ranks > 1 else OWN
         tile.store(self.buffers[value], peer, index, register)
 
     def _close(self, tile: TileBuilder, what: str) -> None:
         """Add a tile, after a barrier if it must not overlap with what came before."""
-        accesses = Accesses.of(tile.build())
+        self._separate(Accesses.of(tile.build()), what)
+        tile.close()
+
+    def _separate(self, accesses: Accesses, what: str) -> None:
+        """Put a barrier before these accesses if they need one."""
         if needs_barrier(self.since_barrier, accesses):
             self._barrier(what)
-        tile.close()
         self.since_barrier |= accesses
         self.unfenced |= bool(accesses.peer_writes)
 
@@ -209,59 +316,3 @@ class _Lowering:
         assert isinstance(op, Elementwise)  # nothing else makes scalars
         args = tuple(self.consts[source] for source in value.inputs)
         return self.plan.scalar(op.scalar_primitive, args, is_int=is_int)
-
-
-class _Emitter:
-    """What ops see while one kernel is lowered."""
-
-    def __init__(self, lowering: _Lowering, kernel: Kernel, tile: TileBuilder) -> None:
-        self.lowering = lowering
-        self.kernel = kernel
-        self.tile = tile
-        self.registers: dict[Value, Register | Constant] = {}
-        self.value = kernel.members[0]
-        self.ranks = lowering.plan.ranks
-        self.apply = tile.apply
-        self.literal = tile.literal
-
-    def operand(self, number: int, dtype: DType) -> Register | Constant:
-        """Return an input's element: a constant, a register, or a load."""
-        source = self.value.inputs[number]
-        if source.type.is_scalar:
-            return Constant(self.lowering.const(source), dtype)
-        if source in self.registers:
-            return self.registers[source]
-        return self.tile.load(self._buffer(source), OWN, self._index(source))
-
-    def operand_of_each_rank(self, number: int) -> tuple[Register, ...]:
-        """Return loads of an input's element from every rank, in rank order."""
-        buffer = self._buffer(self.value.inputs[number])
-        if self.ranks == 1:
-            return (self.tile.load(buffer, OWN, Index.GLOBAL),)
-        return tuple(
-            self.tile.load(buffer, peer, Index.GLOBAL) for peer in range(self.ranks)
-        )
-
-    def _buffer(self, source: Value) -> Buffer:
-        """Return where this value finds a source: an input's copy, once overwritten."""
-        if self.value in self.lowering.saved.get(source, ()):
-            return self.lowering.copies[source]
-        return self.lowering.buffers[source]
-
-    def _index(self, source: Value) -> Index | RowMap:
-        cut = _cut_of(source)
-        shape = self.value.type.shape
-        if source.type.shape == shape:
-            return Index.GLOBAL if cut is None else Index.PIECE
-        missing = len(shape) - len(source.type.shape)
-        follows = tuple(
-            dim >= missing and source.type.shape[dim - missing] == extent
-            for dim, extent in enumerate(shape)
-        )
-        return RowMap(follows, source.type.shape, cut)
-
-
-def _cut_of(value: Value) -> Cut | None:
-    """Return how a value is cut in memory."""
-    layout = value.type.layout
-    return layout.cut if isinstance(layout, Sliced) else None

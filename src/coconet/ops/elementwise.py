@@ -52,9 +52,10 @@ __all__ = ["ELEMENTWISE", "Elementwise", "Meaning", "elementwise_function"]
 class Meaning:
     """What an element-wise op is made of.
 
-    primitive  the plan primitive, where one suffices
+    primitive  the plan primitive, where one suffices; of pow, that of scalars
     expand     else: the op written with several primitives
     symbol     Python's operator and how tightly it binds, or ("", 100)
+    call       the function and its options, where the name does not say them
     kinds      the kinds of dtype it is defined for
     result     "same" as the operands, or "bool"
     scalars    whether it is defined for scalars
@@ -69,7 +70,7 @@ class Meaning:
     kinds: tuple[str, ...] = ("float", "int", "uint")
     result: str = "same"
     scalars: bool = True
-    tensors: bool = True
+    call: tuple[str, str] | None = None
 
 
 def _rsqrt(tile: Emitter, dtype: DType, x: Operands) -> Register:
@@ -90,6 +91,21 @@ def _greater(tile: Emitter, dtype: DType, x: Operands) -> Register:
 
 def _greater_equal(tile: Emitter, dtype: DType, x: Operands) -> Register:
     return tile.apply("le", x[1], x[0])
+
+
+def _expansion(name: str) -> Callable[[Emitter, DType, Operands], Register]:
+    """Return an op that is one of the functions of plan/expansions."""
+
+    def apply(tile: Emitter, dtype: DType, x: Operands) -> Register:
+        from coconet.plan.expansions import expand
+
+        return expand(name, tile, dtype, *x)
+
+    return apply
+
+
+def _function(name: str, doc: str, call: tuple[str, str] | None = None) -> Meaning:
+    return Meaning(1, doc, expand=_expansion(name), kinds=_FLOAT, call=call)
 
 
 _FLOAT = ("float",)
@@ -117,11 +133,27 @@ ELEMENTWISE: dict[str, Meaning] = {
     "clamp": Meaning(3, "Return min(max(a, low), high).", expand=_clamp, scalars=False),
     "pow": Meaning(
         2,
-        "Return a ** b, of scalars.",
+        "Return a ** b, special cases as in C99.",
         "pow",
+        expand=_expansion("pow"),
         symbol=("**", 14),
         kinds=_FLOAT,
-        tensors=False,
+    ),
+    "exp": _function("exp", "Return e ** a."),
+    "log": _function("log", "Return the natural logarithm."),
+    "sin": _function("sin", "Return the sine of an angle in radians."),
+    "cos": _function("cos", "Return the cosine of an angle in radians."),
+    "tanh": _function("tanh", "Return the hyperbolic tangent."),
+    "erf": _function("erf", "Return the error function."),
+    "sigmoid": _function("sigmoid", "Return 1 / (1 + e ** -a)."),
+    "silu": _function("silu", "Return a * sigmoid(a); at -inf its limit, -0."),
+    "gelu": _function(
+        "gelu", "Return a * (1 + erf(a / sqrt(2))) / 2; at -inf its limit, -0."
+    ),
+    "gelu_tanh": _function(
+        "gelu_tanh",
+        "Return PyTorch's gelu by tanh; at -inf its limit, -0.",
+        call=("gelu", 'approximate="tanh"'),
     ),
     "less": Meaning(
         2, "Return a < b.", "lt", symbol=("<", 6), result="bool", scalars=False
@@ -204,13 +236,6 @@ class Elementwise(Op):
 
     def _check_dtype(self, dtype: DType, inputs: tuple[TensorType, ...]) -> None:
         meaning = ELEMENTWISE[self.name]
-        if not meaning.tensors:
-            raise DtypeError(
-                f"{self.name} is defined for scalars only",
-                got=f"a tensor of {dtype}",
-                need="scalars",
-                fix="x * x, or sqrt(x)",
-            )
         if dtype.kind not in meaning.kinds:
             raise DtypeError(
                 f"{self.name} has no meaning for {dtype}",
@@ -224,16 +249,13 @@ class Elementwise(Op):
         """Return the op on each rank's part, rounded once per primitive."""
         import numpy as np
 
-        from coconet.plan import PRIMITIVES
-        from coconet.plan.scalar import to_scalar
+        from coconet.plan.scalar import NUMBERS, to_scalar
 
         result = self.infer(*(x.type for x in inputs))
         tensors = [x for x in inputs if not x.type.is_scalar]
         if not tensors:
             numbers = [x.arrays[0] for x in inputs]
-            function = PRIMITIVES[self.scalar_primitive].number
-            assert function is not None
-            value = function(*numbers)
+            value = NUMBERS[self.scalar_primitive](*numbers)
             return (to_scalar(value, is_int=result.dtype is i64),)
         dtype = tensors[-1].type.dtype
         with np.errstate(all="ignore"):
@@ -244,8 +266,8 @@ class Elementwise(Op):
 
     @property
     def scalar_primitive(self) -> str:
-        """The primitive by which scalars are evaluated; infer refused the others."""
-        return ELEMENTWISE[self.name].primitive
+        """The name in NUMBERS of what evaluates scalars; infer refused the others."""
+        return ELEMENTWISE[self.name].primitive or self.name
 
     def work(self, ranks: int, *inputs: TensorType) -> Work:
         """Count one operation per element, each operand read, the result written."""
@@ -269,9 +291,13 @@ class Elementwise(Op):
 
     def text(self, *inputs: tuple[str, int]) -> tuple[str, int]:
         """Return infix for Python's operators, else a call."""
-        symbol, level = ELEMENTWISE[self.name].symbol
-        if not symbol:
-            return call_text(self.name, *(text for text, _ in inputs))
+        meaning = ELEMENTWISE[self.name]
+        symbol, level = meaning.symbol
+        # the number -2 and the negation of 2 are two things
+        is_of_number = len(inputs) == 1 and inputs[0][0].lstrip("-")[:1].isdigit()
+        if not symbol or is_of_number:
+            name, options = meaning.call or (self.name, "")
+            return call_text(name, *(text for text, _ in inputs), options)
         if len(inputs) == 1:
             return symbol + _nested(inputs[0], level), level
         # + - * / associate to the left, ** to the right; comparisons do not chain
@@ -323,24 +349,6 @@ def _aligned_part(
     return take_piece(np.broadcast_to(array, shape), cut, position, ranks)
 
 
-class _ArrayEmitter:
-    """Applies primitives to whole arrays of one dtype."""
-
-    ranks = 1
-
-    def apply(self, primitive: str, *args: Any, dtype: DType | None = None) -> Any:
-        """Apply one primitive; numpy rounds to the arrays' dtype."""
-        from coconet.plan import PRIMITIVES
-
-        return PRIMITIVES[primitive].array(*args)
-
-    def literal(self, value: float | int, dtype: DType) -> Any:
-        """Return a literal of this dtype."""
-        from coconet.plan.scalar import to_dtype
-
-        return to_dtype(value, dtype.numpy)
-
-
 def wide_dtype(dtype: DType) -> DType:
     """Return the dtype in which arithmetic is done: f32 for 16-bit floats."""
     return f32 if dtype.is_float and dtype.itemsize == 2 else dtype
@@ -348,10 +356,12 @@ def wide_dtype(dtype: DType) -> DType:
 
 def apply_arrays(name: str, arrays: list[Any], dtype: DType) -> Any:
     """Apply an element-wise op to arrays of one dtype, rounding once at the end."""
+    from coconet.plan.scalar import ArrayEmitter
+
     meaning = ELEMENTWISE[name]
     wide = wide_dtype(dtype)
     operands = tuple(array.astype(wide.numpy) for array in arrays)
-    emitter: Any = _ArrayEmitter()
+    emitter: Any = ArrayEmitter()
     if meaning.expand is not None:
         result: Any = meaning.expand(emitter, wide, operands)
     else:

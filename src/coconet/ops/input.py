@@ -87,4 +87,6 @@ class Literal(Op):
     def text(self, *inputs: tuple[str, int]) -> tuple[str, int]:
         """Return the number."""
         text = repr(self.value)
+        if text.lstrip("-") in ("inf", "nan"):
+            return f"float('{text}')", 100
         return text, 13 if text.startswith("-") else 100

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from coconet.errors import DtypeError, LayoutError, ShapeError
 from coconet.ir import (
+    ROWS,
     DType,
     Extent,
     Layout,
@@ -97,7 +98,12 @@ def _aligned(name: str, type_: TensorType, shape: Shape) -> Layout:
         fits = type_.shape[layout.cut] == shape[dim]
         aligned: Layout = Sliced(dim)
     else:
-        fits, aligned = type_.shape == shape, layout
+        # ROWS(k) may broadcast inside its rows, the last k dims
+        k = layout.cut.k if isinstance(layout.cut, ROWS) else 0
+        rows = len(shape) - k
+        same_rank = len(type_.shape) == len(shape)
+        fits = same_rank and type_.shape[:rows] == shape[:rows]
+        aligned = layout
     if not fits:
         raise LayoutError(
             f"{name} cannot broadcast a tensor along the dims it is sliced in",

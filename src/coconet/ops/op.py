@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from coconet.errors import GroupError, InternalError
-from coconet.ir import DType, Group, Sliced, TensorType, Work, numel
+from coconet.ir import DType, Group, Shape, Sliced, TensorType, Work, numel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,8 +32,17 @@ __all__ = [
 class Operand(Protocol):
     """Anything an op can be applied to: the user's Tensor, or a Value's stand-in."""
 
+    @property
+    def type(self) -> TensorType:
+        """Dtype, global shape, layout and group."""
+        ...
+
     def emit(self, op: Op, *others: Any) -> Any:
         """Apply an op to this and others, in this order."""
+        ...
+
+    def as_one(self, function: Callable[[Any], Any]) -> Any:
+        """Return function(self), where only the result has the name of the user's."""
         ...
 
     def lift(self, operand: Any) -> Any:
@@ -79,6 +88,10 @@ class Emitter(Protocol):
         """Return an input's element on every rank, in rank order."""
         ...
 
+    def same_place(self, number: int) -> Register:
+        """Return an input's element of the same row-major number, in another shape."""
+        ...
+
     def apply(
         self, primitive: str, *args: Register | Constant, dtype: DType | None = None
     ) -> Register:
@@ -87,6 +100,20 @@ class Emitter(Protocol):
 
     def literal(self, value: float | int, dtype: DType) -> Constant:
         """Return a literal of this dtype."""
+        ...
+
+    def numel(self, shape: Shape, dtype: DType) -> Constant:
+        """Return the number of a shape's elements in this dtype."""
+        ...
+
+    def view(
+        self, number: int, axes: tuple[int | None, ...], start: tuple[int, ...]
+    ) -> Register:
+        """Return an input's element where its dims lie otherwise.
+
+        axes   per dim of the result: the input's dim that moves along, or None
+        start  per dim of the input: where it begins
+        """
         ...
 
 
@@ -106,7 +133,10 @@ class Op(ABC):
 
     @abstractmethod
     def reference(self, *inputs: Any, **_: Any) -> tuple[Any, ...]:
-        """Return the result on every rank, given the inputs as Ranked."""
+        """Return the result on every rank, given the inputs as Ranked.
+
+        sizes=, which only some ops read, gives each symbolic dim a number.
+        """
 
     @abstractmethod
     def work(self, ranks: int, *inputs: Any, **_: Any) -> Work:

@@ -15,17 +15,19 @@ from coconet.plan.instr import (
     Barrier,
     Constant,
     FenceStores,
+    Fold,
     Index,
     Instruction,
     Load,
     Peer,
+    Reduce,
     Register,
-    RowMap,
     Store,
     Tile,
+    View,
 )
 from coconet.plan.plan import Plan
-from coconet.plan.scalar import PRIMITIVES, Number, ScalarExpr
+from coconet.plan.scalar import NUMBERS, PRIMITIVES, Number, ScalarExpr
 
 __all__ = ["PlanBuilder", "TileBuilder"]
 
@@ -67,9 +69,13 @@ class PlanBuilder:
 
         Raises UnsupportedError if the primitive has no meaning for scalars.
         """
-        if PRIMITIVES[primitive].number is None:
+        if primitive not in NUMBERS:
             raise UnsupportedError(f"{primitive} of scalars cannot be evaluated")
         return self._const(ScalarExpr(primitive, 0, args, is_int))
+
+    def numel(self, shape: Shape) -> int:
+        """Return the number of the expression that counts a shape's elements."""
+        return self._const(ScalarExpr("numel", 0, (), True, shape))
 
     def _const(self, expr: ScalarExpr) -> int:
         # 0.0 == -0.0, but they are different literals
@@ -87,6 +93,12 @@ class PlanBuilder:
         """Wait for every rank; `what` says for a message what is waited for."""
         self._waits.append(what)
         self._body.append(Barrier(len(self._waits) - 1))
+
+    def fold(self, fold: Fold) -> None:
+        """Fold the subtrees that every rank stored; peers read them."""
+        partials = self._buffers[fold.partials]
+        self._buffers[fold.partials] = replace(partials, space=Space.SYMMETRIC)
+        self._body.append(fold)
 
     def tile(self, name: str, shape: Shape, cut: Cut | None) -> TileBuilder:
         """Open a loop; nothing is added until its `close`."""
@@ -138,10 +150,10 @@ class TileBuilder:
         self.shape = shape
         self.cut = cut
         self._body: list[Load | Apply] = []
-        self._stores: list[Store] = []
+        self._stores: list[Store | Reduce] = []
         self._known: dict[tuple[object, ...], Register] = {}
 
-    def load(self, buffer: Buffer, peer: Peer, index: Index | RowMap) -> Register:
+    def load(self, buffer: Buffer, peer: Peer, index: Index | View) -> Register:
         """Read one element; raises InternalError for a piece of another cut."""
         if peer is EVERY:
             raise InternalError("a load reads from one rank")
@@ -177,10 +189,18 @@ class TileBuilder:
         return Constant(self.plan.literal(value), dtype)
 
     def store(
-        self, buffer: Buffer, peer: Peer, index: Index, source: Register | Constant
+        self,
+        buffer: Buffer,
+        peer: Peer,
+        index: Index | View,
+        source: Register | Constant,
     ) -> None:
         """Write one element, after everything that the tile reads."""
         self._stores.append(Store(buffer.name, peer, index, source))
+
+    def reduce(self, step: Reduce) -> None:
+        """Fold rows of the tile, after everything that it reads."""
+        self._stores.append(step)
 
     def build(self) -> Tile:
         """Return the loop as it is now; stores come last."""

@@ -15,14 +15,17 @@ __all__ = [
     "Barrier",
     "Constant",
     "FenceStores",
+    "Fold",
     "Index",
     "Instruction",
     "Load",
     "Peer",
+    "Reduce",
     "Register",
-    "RowMap",
+    "Step",
     "Store",
     "Tile",
+    "View",
 ]
 
 
@@ -57,15 +60,17 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class RowMap:
-    """How an operand that is broadcast follows the tile's elements.
+class View:
+    """How a buffer whose elements do not lie like the tile's follows them.
 
-    follows  per dim of the tile's shape: does the operand move along it?
-    shape    the operand's global shape, its dims aligned right with the tile's
-    cut      the operand's own cut, or None if each rank holds it whole
+    axes   per dim of the tile: the buffer's dim that moves along with it, or None
+    start  per dim of the buffer: where it begins
+    shape  the buffer's global shape
+    cut    the buffer's own cut, or None if each rank holds it whole
     """
 
-    follows: tuple[bool, ...]
+    axes: tuple[int | None, ...]
+    start: tuple[int, ...]
     shape: Shape
     cut: Cut | None
 
@@ -86,7 +91,7 @@ class Load:
     result: Register
     buffer: str
     peer: Peer
-    index: Index | RowMap
+    index: Index | View
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +112,28 @@ class Store:
 
     buffer: str
     peer: Peer
-    index: Index
+    index: Index | View
     source: Register | Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Fold elements of the tile by the fixed tree (plan/tree.py), and store the folds.
+
+    dims        how many dims are folded, on this rank
+    is_partial  the piece is one row, cut by FLAT: store its maximal aligned subtrees
+    inner       how many dims follow the folded ones: 0 folds rows, else columns
+    """
+
+    buffer: str
+    primitive: str
+    source: Register | Constant
+    dims: int
+    is_partial: bool
+    inner: int = 0
+
+
+Step = Load | Apply | Store | Reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +143,26 @@ class Tile:
     name   what it computes, for messages and text
     shape  the global shape
     cut    None: every rank runs over everything; else over its own piece
-    body   straight-line code for one element
+    body   straight-line code for one element; stores and reductions come last
     """
 
     name: str
     shape: Shape
     cut: Cut | None
-    body: tuple[Load | Apply | Store, ...]
+    body: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Fold every rank's subtrees of a tensor cut by FLAT; each rank does it for itself.
+
+    shape  of the tensor, whose elements were folded in row-major order
+    """
+
+    result: str
+    partials: str
+    primitive: str
+    shape: Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,4 +182,4 @@ class FenceStores:
     """Make this rank's stores to peers visible before anything that follows."""
 
 
-Instruction = Tile | Arrive | Barrier | FenceStores
+Instruction = Tile | Fold | Arrive | Barrier | FenceStores

@@ -7,11 +7,17 @@ f64 or i64, once per call, by the interpreter and by every backend alike.
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from coconet.ir import DType, Shape, bind_shape, numel
+from coconet.plan.expansions import EXPANSIONS
+from coconet.plan.expansions.recording import Recording
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,11 +26,14 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 __all__ = [
+    "NUMBERS",
     "PRIMITIVES",
+    "ArrayEmitter",
     "Number",
     "Primitive",
     "ScalarExpr",
     "evaluate_scalars",
+    "on_numbers",
     "round_array",
     "to_dtype",
     "to_scalar",
@@ -40,14 +49,14 @@ class Primitive:
     name    as plans print it
     arity   the number of arguments
     array   the meaning, on numpy arrays of one dtype
-    number  the meaning on Python numbers, IEEE where Python raises; None: no scalars
+    number  the meaning on Python's floats, as f64, and ints, as i64
     result  "same": the arguments' dtype; "bool"; "cast": the register's own
     """
 
     name: str
     arity: int
     array: Callable[..., Any]
-    number: Callable[..., Number] | None
+    number: Callable[..., Any]
     result: str = "same"
 
 
@@ -55,7 +64,8 @@ class Primitive:
 class ScalarExpr:
     """A scalar of a plan: an argument, a literal, or a primitive of earlier ones.
 
-    kind   "argument" (value: its number), "literal" (value: the number) or a primitive
+    kind   "argument" (value: its number), "literal" (value: the number), "numel" (of
+           shape) or a name of NUMBERS
     args   numbers of earlier expressions
     is_int whether it is i64 rather than f64
     """
@@ -64,22 +74,28 @@ class ScalarExpr:
     value: Number
     args: tuple[int, ...]
     is_int: bool
+    shape: Shape = ()
 
 
 def evaluate_scalars(
-    exprs: Sequence[ScalarExpr], arguments: Sequence[Number]
+    exprs: Sequence[ScalarExpr],
+    arguments: Sequence[Number],
+    sizes: Mapping[str, int],
 ) -> list[Number]:
-    """Evaluate scalar expressions in order; f64 ones give floats, i64 ones ints."""
+    """Evaluate scalar expressions in order; f64 ones give floats, i64 ones ints.
+
+    sizes gives each symbolic dim a number.
+    """
     results: list[Number] = []
     for expr in exprs:
         if expr.kind == "argument":
             value = arguments[int(expr.value)]
         elif expr.kind == "literal":
             value = expr.value
+        elif expr.kind == "numel":
+            value = numel(bind_shape(expr.shape, sizes))
         else:
-            function = PRIMITIVES[expr.kind].number
-            assert function is not None  # the builder refuses such expressions
-            value = function(*(results[number] for number in expr.args))
+            value = NUMBERS[expr.kind](*(results[number] for number in expr.args))
         results.append(to_scalar(value, is_int=expr.is_int))
     return results
 
@@ -166,6 +182,22 @@ def _maximum(a: Number, b: Number) -> Number:
     return a if a > b else b
 
 
+def _select(condition: bool, a: Number, b: Number) -> Number:
+    return a if condition else b
+
+
+def _bits(a: float) -> int:
+    return struct.unpack("<q", struct.pack("<d", a))[0]
+
+
+def _from_bits(a: int) -> float:
+    return struct.unpack("<d", struct.pack("<q", _wrap(a, 64)))[0]
+
+
+def _shift_right(a: int, count: int) -> int:
+    return _wrap(a, 64) >> count
+
+
 def _numpy(name: str) -> Callable[..., Any]:
     def call(*arrays: Array) -> Array:
         import numpy as np
@@ -214,6 +246,23 @@ def _array_cast(a: Array) -> Array:
     return a  # the executor rounds to the register's dtype
 
 
+def _array_bits(a: Array) -> Array:
+    return _reinterpreted(a, "i")
+
+
+def _array_from_bits(a: Array) -> Array:
+    return _reinterpreted(a, "f")
+
+
+def _reinterpreted(a: Array, kind: str) -> Array:
+    import numpy as np
+
+    array = np.asarray(a)
+    return array.view(np.dtype(f"{kind}{array.itemsize}"))
+
+
+_bitwise: Any = operator  # it annotates few of these
+
 _TABLE = (
     Primitive("add", 2, _numpy("add"), operator.add),
     Primitive("sub", 2, _numpy("subtract"), operator.sub),
@@ -225,15 +274,70 @@ _TABLE = (
     Primitive("min", 2, _array_minimum, _minimum),
     Primitive("max", 2, _array_maximum, _maximum),
     Primitive("pow", 2, _numpy("power"), _power),
-    Primitive("lt", 2, _numpy("less"), None, "bool"),
-    Primitive("le", 2, _numpy("less_equal"), None, "bool"),
-    Primitive("eq", 2, _numpy("equal"), None, "bool"),
-    Primitive("ne", 2, _numpy("not_equal"), None, "bool"),
-    Primitive("and", 2, _numpy("logical_and"), None, "bool"),
-    Primitive("or", 2, _numpy("logical_or"), None, "bool"),
-    Primitive("not", 1, _numpy("logical_not"), None, "bool"),
-    Primitive("select", 3, _numpy("where"), None),
-    Primitive("cast", 1, _array_cast, None, "cast"),
+    Primitive("lt", 2, _numpy("less"), operator.lt, "bool"),
+    Primitive("le", 2, _numpy("less_equal"), operator.le, "bool"),
+    Primitive("eq", 2, _numpy("equal"), operator.eq, "bool"),
+    Primitive("ne", 2, _numpy("not_equal"), operator.ne, "bool"),
+    Primitive("and", 2, _numpy("logical_and"), _bitwise.and_, "bool"),
+    Primitive("or", 2, _numpy("logical_or"), _bitwise.or_, "bool"),
+    Primitive("not", 1, _numpy("logical_not"), operator.not_, "bool"),
+    Primitive("select", 3, _numpy("where"), _select),
+    Primitive("cast", 1, _array_cast, float, "cast"),
+    Primitive("bits", 1, _array_bits, _bits, "cast"),
+    Primitive("from_bits", 1, _array_from_bits, _from_bits, "cast"),
+    Primitive("bit_and", 2, _numpy("bitwise_and"), _bitwise.and_),
+    Primitive("bit_or", 2, _numpy("bitwise_or"), _bitwise.or_),
+    Primitive("bit_xor", 2, _numpy("bitwise_xor"), _bitwise.xor),
+    Primitive("shl", 2, _numpy("left_shift"), _bitwise.lshift),
+    Primitive("shr", 2, _numpy("right_shift"), _shift_right),
 )
 
 PRIMITIVES = {primitive.name: primitive for primitive in _TABLE}
+"""The last seven are for expansions: the bits of f32 and f64 as i32 and i64."""
+
+
+class ArrayEmitter:
+    """Applies primitives to whole arrays, or to numpy's numbers, of one dtype."""
+
+    ranks = 1
+
+    def apply(self, primitive: str, *args: Any, dtype: DType | None = None) -> Any:
+        """Apply one primitive; numpy rounds to the arrays' dtype."""
+        result = PRIMITIVES[primitive].array(*args)
+        if primitive == "cast" and dtype is not None:
+            return round_array(result, dtype.numpy)
+        return result
+
+    def literal(self, value: float | int, dtype: DType) -> Any:
+        """Return a literal of this dtype."""
+        return to_dtype(value, dtype.numpy)
+
+
+def on_numbers(name: str) -> Callable[..., Any]:
+    """Return an expansion on numbers in f64, at about 10 us per call."""
+
+    @functools.cache
+    def recorded(arity: int) -> Recording:
+        recording = Recording()
+        EXPANSIONS[name](*(recording.operand() for _ in range(arity)))
+        return recording
+
+    def call(*numbers: Number) -> float:
+        recording = recorded(len(numbers))
+        values: list[Any] = recording.values.copy()
+        values[: len(numbers)] = map(float, numbers)
+        for slot, primitive, args in recording.steps:
+            function = PRIMITIVES[primitive].number
+            values[slot] = function(*[values[arg] for arg in args])
+        return values[-1]
+
+    return call
+
+
+_SCALAR = ("add", "sub", "mul", "div", "neg", "abs", "sqrt", "min", "max", "pow")
+
+NUMBERS: dict[str, Callable[..., Any]] = {
+    **{name: on_numbers(name) for name in EXPANSIONS},
+    **{name: PRIMITIVES[name].number for name in _SCALAR},
+}
+"""What scalars may be computed by: some primitives, and expansions in f64."""

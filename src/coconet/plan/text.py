@@ -10,12 +10,15 @@ from coconet.plan.instr import (
     Barrier,
     Constant,
     FenceStores,
+    Fold,
+    Index,
     Load,
     Peer,
+    Reduce,
     Register,
-    RowMap,
     Store,
     Tile,
+    View,
 )
 from coconet.plan.plan import Plan
 from coconet.plan.scalar import ScalarExpr
@@ -42,6 +45,9 @@ def plan_text(plan: Plan) -> str:
                 lines.append(f"  barrier {plan.group}  # {plan.waits[where]}")
             case Tile():
                 lines += _tile_text(instruction)
+            case Fold(result, partials, primitive, _):
+                source = f"{partials}[every rank]"
+                lines.append(f"  fold    {result} = {primitive} of {source}")
     return "\n".join(lines)
 
 
@@ -61,6 +67,8 @@ def _scalar_text(plan: Plan, expr: ScalarExpr, names: dict[int, str]) -> str:
         return plan.scalars[int(expr.value)]
     if expr.kind == "literal":
         return repr(expr.value)
+    if expr.kind == "numel":
+        return f"numel[{_shape_text(expr.shape)}]"
     return _call(expr.kind, [names[number] for number in expr.args])
 
 
@@ -80,20 +88,32 @@ def _operand_text(operand: Register | Constant) -> str:
     return f"r{operand.number}"
 
 
+def _index_text(index: Index | View) -> str:
+    if isinstance(index, Index):
+        return index.value
+    walk = ["-" if axis is None else str(axis) for axis in index.axes]
+    start = f" from {list(index.start)}" if any(index.start) else ""
+    return f"dims ({', '.join(walk)}){start}"
+
+
 def _tile_text(tile: Tile) -> list[str]:
     over = "all" if tile.cut is None else f"piece by {tile.cut!r}"
     lines = [f"  tile [{_shape_text(tile.shape)}] {over}:  # {tile.name}"]
     for step in tile.body:
         match step:
             case Load(result, buffer, peer, index):
-                where = "row" if isinstance(index, RowMap) else index.value
-                source = f"load {buffer}[{_peer_text(peer)}, {where}]"
+                source = f"load {buffer}[{_peer_text(peer)}, {_index_text(index)}]"
                 lines.append(f"    {_operand_text(result)} = {source}")
             case Apply(result, primitive, args):
                 text = _call(primitive, [_operand_text(arg) for arg in args])
                 kind = f"{result.dtype} " if primitive == "cast" else ""
                 lines.append(f"    {_operand_text(result)} = {kind}{text}")
             case Store(buffer, peer, index, source):
-                target = f"{buffer}[{_peer_text(peer)}, {index.value}]"
+                target = f"{buffer}[{_peer_text(peer)}, {_index_text(index)}]"
                 lines.append(f"    store {target}, {_operand_text(source)}")
+            case Reduce(buffer, primitive, source, dims, is_partial, inner):
+                row = "the piece, in subtrees" if is_partial else f"{dims} dims"
+                row += f" before {inner}" if inner else ""
+                text = f"{primitive} of {_operand_text(source)} over {row}"
+                lines.append(f"    reduce {buffer}, {text}")
     return lines

@@ -27,7 +27,7 @@ from typing import cast
 from coconet.errors import CacheError, ResourceError
 from coconet.settings import settings
 
-__all__ = ["entry"]
+__all__ = ["entry", "read_note", "write_note"]
 
 MANIFEST = "manifest.json"
 PATIENCE_S = 5.0
@@ -61,6 +61,49 @@ def entry(name: str, make: Callable[[Path], None]) -> Path:
         ) from error
 
 
+def read_note(name: str, *, most_bytes: int) -> bytes | None:
+    """Return a small file of the cache folder, None if it is not there.
+
+    Raises CacheError: the file is not a private one of ours, or longer
+    """
+    path = _folder() / name
+    try:
+        size = path.lstat().st_size
+    except FileNotFoundError:
+        return None
+    if size > most_bytes:
+        raise CacheError(
+            "a file of the cache is too long",
+            got=f"{size} bytes",
+            need=f"at most {most_bytes}",
+            at=str(path),
+        )
+    return _read(path)
+
+
+def write_note(name: str, content: bytes) -> None:
+    """Write a small file of the cache folder, whole or not at all.
+
+    Raises CacheError: COCONET_CACHE names a folder that others could write to
+           OSError: there is no room
+    """
+    folder = _folder()
+    file, draft = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    try:
+        with open(file, "wb") as stream:
+            stream.write(content)
+        os.replace(draft, folder / name)
+    finally:
+        Path(draft).unlink(missing_ok=True)
+
+
+def _folder() -> Path:
+    try:
+        return _root()
+    except OSError as error:
+        return _private_root(_reason(error))
+
+
 def _reason(error: OSError) -> str:
     """Say why in words that repeat, so that one cause gives one warning."""
     return f"{error.strerror or error} ({errno.errorcode.get(error.errno or 0, '?')})"
@@ -79,13 +122,13 @@ def _root() -> Path:
         wanted = chosen
     root = Path(os.path.realpath(wanted))
     _make_folder(root)
-    danger = _danger(root)
+    danger, act = _danger(root)
     if danger and chosen is not None:
         raise CacheError(
             "COCONET_CACHE is not safe: others could plant code in it",
             got=danger,
             need="a folder of your own that nobody else can write to",
-            fix=f"chmod 700 {root}, or name another folder",
+            fix=f"{act}, or name another folder",
         )
     return _private_root(danger) if danger else root
 
@@ -102,16 +145,40 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
-def _danger(folder: Path) -> str:
-    """Say who else could put files into `folder`, or "" if nobody could."""
-    danger = _not_private(folder, folder.lstat())
-    for parent in () if danger else folder.parents:
+def _danger(folder: Path) -> tuple[str, str]:
+    """Say who else could put files into `folder`, and what to do; "" if nobody."""
+    if danger := _not_private(folder, folder.lstat()):
+        return danger, f"chmod 700 {folder}"
+    for parent in folder.parents:
         about = parent.lstat()
         if about.st_uid not in (0, os.geteuid()):
-            return f"{parent} belongs to user {about.st_uid}"
-        if about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX:
-            return f"{parent} can be written to by everybody"
-    return danger
+            return f"{parent} belongs to user {about.st_uid}", f"chown {parent}"
+        if about.st_mode & stat.S_ISVTX:
+            continue  # others may add files, but not put ours away
+        if about.st_mode & stat.S_IWOTH:
+            return f"{parent} can be written to by everybody", f"chmod o-w {parent}"
+        if about.st_mode & stat.S_IWGRP and not _is_own_group(about.st_gid):
+            writer = f"{parent} can be written to by group {about.st_gid}"
+            return writer, f"chmod g-w {parent}"
+    return "", ""
+
+
+@functools.cache
+def _is_own_group(gid: int) -> bool:
+    """Whether nobody but root and this user is in a group, as far as names tell.
+
+    Many systems give each user such a group, and let it write to the user's folders.
+    """
+    import grp
+    import pwd
+
+    if gid == 0:
+        return True
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == user and set(group.gr_mem) <= {user}
 
 
 def _not_private(path: Path, about: os.stat_result) -> str:

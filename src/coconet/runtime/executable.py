@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from coconet.errors import StatePoisoned
 from coconet.runtime.diagnosis import Scalars, explain, fault, lagging
 from coconet.runtime.library import (
+    ABORTED,
     AGAIN,
     BAD,
     DISAGREE,
@@ -72,11 +73,13 @@ class Call:
         text: str,
         waits: Sequence[str],
         scalars: Scalars = (),
+        threads: int = 1,
     ) -> None:
         """Make the argument block; buffers are set afterwards.
 
         text says, line by line, what is called; waits names the points at which the
         plan waits, the arrival first; scalars has (name, "f64" or "i64") of each.
+        Raises  ResourceError: the system refuses so many threads; SharedMemoryFull
         """
         if num_scalars > MAX_SCALARS:
             raise ValueError(f"at most {MAX_SCALARS} scalars, got {num_scalars}")
@@ -94,6 +97,8 @@ class Call:
         self._args, self._text = _args(
             world, fingerprint, text, table=self._block.offset
         )
+        world.start_threads(threads)
+        self._args.threads = threads
         self._args.num_buffers = num_buffers
         self._args.num_scalars = num_scalars
         self._args.pointers = ctypes.addressof(self._pointers)
@@ -137,7 +142,7 @@ class Call:
                 self._settle(code)
         except BaseException as error:
             if self._args.arrived and _abandon(self._world, error):
-                self._spoil(f"{type(error).__name__} during the arrival")
+                self.spoil(f"{type(error).__name__} during the arrival")
             raise
         finally:
             self._unlock()
@@ -155,13 +160,26 @@ class Call:
         code = _persist(world, self._entry, self._address, code, waits[0])
         if code == DONE:
             return
+        if code == ABORTED:
+            self._raise_interrupt()
         error = explain(world, code, waits=waits, scalars=self._names)
         if code not in (DISAGREE, BAD) and fault(world).torn:
-            self._spoil(error.what)
+            self.spoil(error.what)
         raise error
 
-    def _spoil(self, why: str) -> None:
-        """Note that some rank may have run the call, or may run it still."""
+    def _raise_interrupt(self) -> None:
+        """Raise what a signal's handler raised during a barrier, if one did."""
+        try:
+            self._world.raise_interrupt()
+        except BaseException as error:
+            self.spoil(f"{type(error).__name__} in the middle of a call")
+            raise
+
+    def spoil(self, why: str) -> None:
+        """Refuse calls from now on: the updated tensors may be as no rank wants them.
+
+        Some rank may have run the call and this one not, or may run it still.
+        """
         self._poison = why
         self._world.pool.keep_all()
 

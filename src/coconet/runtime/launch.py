@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 from coconet.errors import CollectiveTimeout, PeerFailed
+from coconet.options import checked_count, checked_seconds
 from coconet.runtime.ranks import Ended, Job, run_job
 from coconet.runtime.travel import dumps, is_importing_main, reference
 
@@ -112,6 +113,8 @@ def job_of_call(
             "the script calls spawn while a rank imports it; "
             'put that call under `if __name__ == "__main__":`'
         )
+    if timeout_s is not None:
+        timeout_s = checked_seconds("timeout_s", timeout_s)
     call = {
         "path": [str(place) for place in sys.path],
         "function": reference(function),
@@ -128,9 +131,7 @@ def job_of_call(
 
 
 def _checked(n: int) -> int:
-    if n < 1:
-        raise ValueError(f"the number of ranks must be positive, got {n}")
-    return n
+    return checked_count("the number of ranks", n)
 
 
 def _token() -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "LEFT",
     "MAX_RANKS",
     "MAX_SCALARS",
+    "MAX_THREADS",
     "RAISED",
     "TEXT_BYTES",
     "TIMEOUT",
@@ -37,10 +38,12 @@ __all__ = [
     "Report",
     "header_text",
     "library",
+    "restore_error",
 ]
 
-ABI = 1
+ABI = 2
 MAX_RANKS = 64
+MAX_THREADS = 64
 MAX_SCALARS = 32
 TEXT_BYTES = 4096
 FAREWELL_BYTES = 512
@@ -61,6 +64,8 @@ class Args(ctypes.Structure):
         ("num_buffers", c_uint32),
         ("num_scalars", c_uint32),
         ("arrived", c_uint32),
+        ("threads", c_int32),
+        ("scratch", address),
         ("deadline_ns", c_uint64),
         ("table", c_int64),
         ("text_version", c_uint64),
@@ -69,6 +74,15 @@ class Args(ctypes.Structure):
         ("words", address),
         ("scalars", address),
         ("consts", address),
+    ]
+
+
+class Python(ctypes.Structure):
+    """cc_python: functions of Python's C API that the runtime calls."""
+
+    _fields_: ClassVar = [
+        (name, address)
+        for name in ("take_gil", "drop_gil", "handle_signals", "fetch_error")
     ]
 
 
@@ -104,6 +118,7 @@ _PROTOTYPES = {
     "cc_abi": (c_uint32, ()),
     "cc_header_bytes": (c_uint64, ()),
     "cc_args_bytes": (c_uint64, ()),
+    "cc_use_python": (None, (POINTER(Python),)),
     "cc_map": (address, (c_int, c_uint64)),
     "cc_unmap": (None, (address, c_uint64)),
     "cc_world_create": (
@@ -125,14 +140,37 @@ _PROTOTYPES = {
     "cc_world_destroy": (None, (address,)),
     "cc_world_arrive": (c_int32, (address,)),
     "cc_world_raised": (None, (address, text_p)),
+    "cc_world_interrupt": (c_int32, (address, POINTER(address))),
+    "cc_world_threads": (c_int32, (address, c_int32)),
     "cc_world_fault": (None, (address, POINTER(Fault))),
     "cc_world_report": (None, (address, c_int32, POINTER(Report))),
 }
 
 
+_FILES = ("runtime.c", "threads.c", "private.h", "runtime.h")
+
+# of Python's C API, in the order of cc_python
+_PYTHON = (
+    "PyGILState_Ensure",
+    "PyGILState_Release",
+    "PyErr_CheckSignals",
+    "PyErr_Fetch",
+)
+
+
+# Takes type, value and trace of a fetched error, and raises it.
+restore_error = ctypes.PYFUNCTYPE(None, address, address, address)(
+    ("PyErr_Restore", ctypes.pythonapi)
+)
+
+
 def header_text() -> str:
     """Return runtime.h, which every kernel includes."""
-    return Path(__file__).with_name("runtime.h").read_text()
+    return _text("runtime.h")
+
+
+def _text(name: str) -> str:
+    return Path(__file__).with_name(name).read_text()
 
 
 @functools.cache
@@ -142,8 +180,7 @@ def library() -> ctypes.CDLL:
     Blocks  while the compiler runs, about a second, once per machine
     Raises  NoCompiler, CompileError
     """
-    source = Path(__file__).with_name("runtime.c").read_text()
-    path = build("runtime", {"runtime.c": source, "runtime.h": header_text()})
+    path = build("runtime", {name: _text(name) for name in _FILES})
     loaded = ctypes.CDLL(str(path), use_errno=True)
     for name, (result, arguments) in _PROTOTYPES.items():
         function = loaded[name]
@@ -157,4 +194,6 @@ def library() -> ctypes.CDLL:
             got=f"abi {got[0]}, cc_args {got[1]} bytes",
             need=f"abi {ABI}, cc_args {ctypes.sizeof(Args)} bytes",
         )
+    functions = (ctypes.cast(ctypes.pythonapi[name], address) for name in _PYTHON)
+    loaded.cc_use_python(Python(*functions))
     return loaded

@@ -10,24 +10,33 @@
  * saw that a peer had not arrived.  Who arrives later sees the word behind its own fence.
  * So such a call ran on no rank and wrote nothing; `torn` marks the other case.
  */
-#include "runtime.h"
+#include "private.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { YIELDS = 16, DOZE_NS = 10 * 1000 * 1000 };
 
+/* Functions of Python's C API, by address: this library links to nothing of Python. */
 typedef struct {
+  int (*take_gil)(void);
+  void (*drop_gil)(int);
+  int (*handle_signals)(void);
+  void (*fetch_error)(void **type, void **value, void **trace);
+} cc_python;
+
+static cc_python python;
+
+typedef struct {
+  cc_pool *pool;
+  void *interrupt[3];       /* type, value and trace of what a signal's handler raised */
   pthread_t thread;
   int watching;             /* the thread runs */
   int stop;                 /* eventfd that ends it */
@@ -53,20 +62,6 @@ typedef struct {
   int32_t rank;
   uint32_t where, torn;
 } cc_fault;
-
-static uint64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static inline void pause_core(void) {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("isb");
-#endif
-}
 
 static inline void fence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
@@ -132,7 +127,7 @@ static void doze(cc_header *peer, uint32_t seen) {
 typedef struct {
   uint64_t deadline_ns;  /* 0: not waiting yet */
   uint64_t slice_end_ns; /* 0: likewise */
-  uint64_t slice_ns;     /* UINT64_MAX: never back to the caller */
+  uint64_t slice_ns;
   uint32_t where;
 } limits;
 
@@ -141,8 +136,7 @@ static int32_t await_late(cc_world *w, int q, limits *t) {
   cc_header *peer = w->header[q];
   uint64_t now = now_ns();
   if (t->deadline_ns == 0) t->deadline_ns = now + w->timeout_ns;
-  if (t->slice_end_ns == 0)
-    t->slice_end_ns = t->slice_ns == UINT64_MAX ? UINT64_MAX : now + t->slice_ns;
+  if (t->slice_end_ns == 0) t->slice_end_ns = now + t->slice_ns;
   for (uint32_t tries = 0;; tries++, now = now_ns()) {
     const uint32_t seen = __atomic_load_n(&peer->seq, __ATOMIC_ACQUIRE);
     if ((int32_t)(seen - w->seq) >= 0) return CC_DONE;
@@ -178,13 +172,41 @@ static int32_t await(cc_world *w, limits *t) {
   return CC_DONE;
 }
 
+static void end_run(cc_world *w, const char *text) {
+  strncpy(w->header[w->rank]->farewell, text, CC_FAREWELL_BYTES - 1);
+  abort_run(w, w->rank, CC_RAISED);
+}
+
+/* Let Python run the handlers of signals that came while its main thread waits here.
+ * The run ends if one of them raises; Python raises that once the kernel returned. */
+static void handle_signals(cc_world *w) {
+  supervisor *s = w->supervisor;
+  if (syscall(SYS_gettid) != getpid()) return;
+  const int gil = python.take_gil();
+  if (python.handle_signals()) {
+    python.fetch_error(&s->interrupt[0], &s->interrupt[1], &s->interrupt[2]);
+    end_run(w, "interrupted by a signal");
+  }
+  python.drop_gil(gil);
+}
+
 static int32_t barrier(cc_args *a, uint32_t where) {
   cc_world *w = a->world;
   if (w->size == 1) return CC_DONE;
-  limits t = {.slice_ns = UINT64_MAX, .where = where};
+  limits t = {.slice_ns = w->slice_ns, .where = where};
   reach(w);
-  const int32_t rc = await(w, &t);
+  int32_t rc;
+  while ((rc = await(w, &t)) == CC_AGAIN) {
+    t.slice_end_ns = 0;
+    handle_signals(w);
+    if (abort_word(w)) break;
+  }
   return rc == CC_DONE ? rc : fail(w, where, 1);
+}
+
+static void run(cc_args *a, cc_part *part, const int64_t *w) {
+  const supervisor *s = a->world->supervisor;
+  pool_run(s->pool, a, part, w);
 }
 
 /* ---- arrival ---- */
@@ -294,18 +316,12 @@ static void *watch(void *argument) {
   }
 }
 
-/* Signals belong to the threads of the user, so the supervisor blocks them all. */
 static int start_watch(cc_world *w) {
   supervisor *s = w->supervisor;
   s->stop = eventfd(0, EFD_CLOEXEC);
   if (s->stop < 0) return errno;
-  sigset_t all, saved;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &saved);
-  const int error = pthread_create(&s->thread, NULL, watch, w);
-  pthread_sigmask(SIG_SETMASK, &saved, NULL);
+  const int error = start_thread(&s->thread, watch, w, "coconet-watch");
   s->watching = error == 0;
-  if (s->watching) pthread_setname_np(s->thread, "coconet-watch");
   return error;
 }
 
@@ -321,6 +337,7 @@ static void stop_watch(supervisor *s) {
 uint32_t cc_abi(void) { return CC_ABI; }
 uint64_t cc_header_bytes(void) { return sizeof(cc_header); }
 uint64_t cc_args_bytes(void) { return sizeof(cc_args); }
+void cc_use_python(const cc_python *functions) { python = *functions; }
 
 /* Map a segment for good: what lies past its end today is there once its owner grew it. */
 void *cc_map(int fd, uint64_t nbytes) {
@@ -344,6 +361,7 @@ void cc_world_destroy(cc_world *w) {
   stop_watch(s);
   for (int q = 0; q < w->size; q++)
     if (q != w->rank && w->base[q]) munmap(w->base[q], s->segment_bytes[q]);
+  pool_destroy(s->pool);
   free(s);
   free(w);
 }
@@ -354,11 +372,12 @@ cc_world *cc_world_create(int32_t rank, int32_t size, void *own_base, const int 
                           uint64_t timeout_ns, uint64_t slice_ns, uint32_t spins) {
   cc_world *w = calloc(1, sizeof *w);
   supervisor *s = calloc(1, sizeof *s);
-  if (!w || !s) abort();
+  cc_pool *pool = pool_create();
+  if (!w || !s || !pool) abort();
   *w = (cc_world){.rank = rank, .size = size, .timeout_ns = timeout_ns,
                   .slice_ns = slice_ns, .fault_rank = -1, .arrive = arrive,
-                  .barrier = barrier, .supervisor = s};
-  *s = (supervisor){.stop = -1, .spins = spins};
+                  .barrier = barrier, .run = run, .supervisor = s};
+  *s = (supervisor){.pool = pool, .stop = -1, .spins = spins};
   memcpy(s->segment_bytes, segment_bytes, (size_t)size * sizeof *segment_bytes);
   memcpy(s->pidfd, pidfds, (size_t)size * sizeof *pidfds);
   int error = 0;
@@ -385,9 +404,20 @@ void *cc_world_base(const cc_world *w, int32_t q) { return w->base[q]; }
 int32_t cc_world_arrive(cc_args *a) { return arrive(a); }
 
 /* End the run because this rank raised; text says what, for the other ranks. */
-void cc_world_raised(cc_world *w, const char *text) {
-  strncpy(w->header[w->rank]->farewell, text, CC_FAREWELL_BYTES - 1);
-  abort_run(w, w->rank, CC_RAISED);
+void cc_world_raised(cc_world *w, const char *text) { end_run(w, text); }
+
+/* Hand over what a signal's handler raised in a barrier; 0 if none did. */
+int32_t cc_world_interrupt(cc_world *w, void **out) {
+  supervisor *s = w->supervisor;
+  memcpy(out, s->interrupt, sizeof s->interrupt);
+  memset(s->interrupt, 0, sizeof s->interrupt);
+  return out[0] != NULL;
+}
+
+/* Have at least this many threads; returns an errno if the system refuses one. */
+int32_t cc_world_threads(cc_world *w, int32_t threads) {
+  const supervisor *s = w->supervisor;
+  return pool_grow(s->pool, threads);
 }
 
 void cc_world_fault(const cc_world *w, cc_fault *out) {

@@ -3,8 +3,8 @@
  * A rank's segment is shared memory that it owns and that every peer maps. Offset 0
  * of a segment holds its cc_header. Only the owner writes its header, except for
  * `waiters` and the abort word. A kernel is one function `int32_t cc_kernel(cc_args *)`.
- * All waiting happens in runtime.c, behind the two function pointers in cc_world, so a
- * kernel's shared object links to nothing of ours.
+ * All waiting happens behind the function pointers in cc_world, so a kernel's shared
+ * object links to nothing of ours.
  */
 #ifndef COCONET_RUNTIME_H
 #define COCONET_RUNTIME_H
@@ -17,8 +17,9 @@
 #include <immintrin.h>
 #endif
 
-#define CC_ABI 1            /* raised with every change of this file's structs */
+#define CC_ABI 2            /* raised with every change of this file's structs */
 #define CC_MAX_RANKS 64
+#define CC_MAX_THREADS 64   /* of one rank, the calling one included */
 #define CC_MAX_SCALARS 32   /* scalar arguments of one program */
 #define CC_TEXT_BYTES 4096  /* what a rank says about its call, for error messages */
 #define CC_FAREWELL_BYTES 512
@@ -66,6 +67,9 @@ typedef struct {
 
 struct cc_args;
 
+/* One of `parts` equal shares of a tile, whose words are w.  A part waits for nothing. */
+typedef void cc_part(struct cc_args *a, const int64_t *w, int64_t part, int64_t parts);
+
 typedef struct cc_world {
   int32_t rank, size;
   cc_header *header[CC_MAX_RANKS];
@@ -78,6 +82,9 @@ typedef struct cc_world {
   uint32_t fault_where;       /* and in which wait of the plan */
   int32_t (*arrive)(struct cc_args *);
   int32_t (*barrier)(struct cc_args *, uint32_t where);
+  /* Do all parts of a tile on a->threads threads; what they stored is fenced, but for
+   * the calling thread's. */
+  void (*run)(struct cc_args *, cc_part *, const int64_t *w);
   void *supervisor;           /* runtime.c's own */
   uint32_t torn;              /* after a failure: some rank may have run the call */
 } cc_world;
@@ -95,6 +102,8 @@ typedef struct cc_args {
   uint32_t num_buffers;
   uint32_t num_scalars;
   uint32_t arrived;           /* runtime.c's own: this call is in its arrival */
+  int32_t threads;            /* that `run` uses, 1 for none but the calling one */
+  void *scratch;              /* the kernel's own, during a call */
   uint64_t deadline_ns;       /* runtime.c's own */
   int64_t table;              /* offset in my segment of my offsets; -1: private buffer */
   uint64_t text_version;      /* changes when text does */

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coconet.errors import RunError, SharedMemoryFull, UsedAfterFork
+from coconet.runtime import cgroup
 from coconet.runtime.library import library
 
 if TYPE_CHECKING:
@@ -141,6 +142,19 @@ class SymmetricPool:
         """Use no freed memory again: a peer that is late may still write to it."""
         self._keeps_all = True
 
+    def trim(self) -> None:
+        """Give what is free at the end of the segment back to the system."""
+        self._check()
+        with self._lock:
+            self._collect()
+            if self._keeps_all or not self._gaps or self._gaps[-1][1] != self.nbytes:
+                return
+            start, _ = self._gaps.pop()
+            self.nbytes = _up(start, PAGE)
+            if start < self.nbytes:
+                self._gaps.append((start, self.nbytes))
+            os.ftruncate(self.fd, self.nbytes)
+
     def close(self) -> None:
         """Allocate no more; the memory lives as long as its blocks."""
         if self.fd >= 0:
@@ -224,24 +238,4 @@ def _free_bytes() -> int:
         for line in Path("/proc/meminfo").read_text().splitlines()
         if line.startswith("MemAvailable:")
     )
-    return min([available, *_cgroup_rooms()])
-
-
-def _cgroup_rooms() -> list[int]:
-    """Return the bytes left under the memory limit of each cgroup (v2) we are in."""
-    rooms: list[int] = []
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        if not line.startswith("0::/"):
-            continue
-        group = Path("/sys/fs/cgroup") / line.removeprefix("0::/")
-        for level in (group, *group.parents):
-            try:
-                limit = (level / "memory.max").read_text().strip()
-                used = int((level / "memory.current").read_text())
-                stat = dict(line.split() for line in (level / "memory.stat").open())
-            except OSError:
-                continue
-            if limit != "max":
-                cached = int(stat["active_file"]) + int(stat["inactive_file"])
-                rooms.append(max(0, int(limit) - used + cached))
-    return rooms
+    return min([available, *cgroup.room_bytes()])

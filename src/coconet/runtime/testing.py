@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coconet.options import checked_count, checked_seconds
 from coconet.runtime.launch import job_of_call
 from coconet.runtime.ranks import Ended, run_job
 from coconet.runtime.travel import reference, resolve
@@ -32,6 +33,13 @@ class Fault:
     rank: int
     signal: int = signal.SIGKILL
     after_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no rank, signal or time."""
+        checked_count("rank", self.rank, least=0)
+        checked_seconds("after_s", self.after_s, least=0)
+        if self.signal not in signal.valid_signals():
+            raise ValueError(f"signal is one of this system, got {self.signal!r}")
 
 
 @dataclass(frozen=True, slots=True)

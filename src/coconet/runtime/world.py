@@ -15,10 +15,18 @@ from coconet.errors import (
     ConcurrentUse,
     InternalError,
     RendezvousError,
+    ResourceError,
     RunError,
     UsedAfterFork,
 )
-from coconet.runtime.library import FAREWELL_BYTES, MAX_RANKS, library
+from coconet.runtime import cgroup
+from coconet.runtime.library import (
+    FAREWELL_BYTES,
+    MAX_RANKS,
+    MAX_THREADS,
+    library,
+    restore_error,
+)
 from coconet.runtime.rendezvous import Member, meet, myself
 from coconet.runtime.symmetric import SymmetricPool
 from coconet.settings import Launch, launch, settings
@@ -32,6 +40,7 @@ SLICE_NS = 50_000_000  # an arrival returns to Python this often, for Ctrl-C
 SPINS = 2000  # pauses before a waiter yields its core, about 0.1 ms
 SPINS_CROWDED = 50  # the same when ranks share cores
 SEGMENTS_BYTES = 1 << 45  # of address space, for the segments of all ranks
+MOST_THREADS = 16  # that a rank takes unasked
 LONGEST_S = 1e6  # of a wait, about 11 days: poll counts milliseconds in 31 bits
 
 _State = Literal["open", "closed", "forked"]
@@ -47,6 +56,7 @@ class World:
             lock        held while a call runs, for ever once the world is closed
             timeout_s   how long a rank waits for its peers
             warn_s      after how long it says so
+            threads     that a rank computes with, where nothing else is said
             pidfds      of the ranks
     """
 
@@ -56,7 +66,7 @@ class World:
         Units   seconds
         Blocks  until all ranks are there
         Raises  RendezvousError, SharedMemoryFull, NoCompiler, CompileError
-                ValueError: timeout_s is not a time to wait
+                ValueError: timeout_s is not a time to wait, or a setting out of range
         """
         if not 0 <= place.rank < place.size <= MAX_RANKS:
             raise RendezvousError(
@@ -64,6 +74,9 @@ class World:
                 got=f"rank {place.rank} of {place.size}",
                 need=f"0 <= rank < size <= {MAX_RANKS}",
             )
+        threads = settings().threads
+        if threads > MAX_THREADS:
+            raise ValueError(f"COCONET_THREADS is at most {MAX_THREADS}, got {threads}")
         if not 0 < timeout_s <= LONGEST_S:
             raise ValueError(f"a timeout is over 0 and at most 1e6 s, got {timeout_s}")
         self.rank, self.size, self.run = place.rank, place.size, place.run
@@ -83,8 +96,10 @@ class World:
             self.pool.close()
             raise
         self.pidfds = tuple(member.pidfd for member in members)
+        num_cpus = _num_cpus(members)
+        self.threads = threads or _share(num_cpus, place.size)
         try:
-            self.address = _create(self, members)
+            self.address = _create(self, members, is_crowded=place.size > num_cpus)
         except BaseException:
             self._release()
             raise
@@ -150,6 +165,30 @@ class World:
         base: int = library().cc_world_base(self.address, rank)
         ctypes.memmove(into.ctypes.data, base + offset, into.nbytes)
 
+    def start_threads(self, num_threads: int) -> None:
+        """Have this many threads for kernels, the calling one included.
+
+        Raises  ValueError: not a number of threads
+                ResourceError: the system refuses more
+        """
+        if not 1 <= num_threads <= MAX_THREADS:
+            raise ValueError(
+                f"a rank has 1 to {MAX_THREADS} threads, got {num_threads}"
+            )
+        error = library().cc_world_threads(self.address, num_threads)
+        if error:
+            raise ResourceError(
+                f"the system refused {num_threads} threads on rank {self.rank}",
+                got=os.strerror(error),
+                fix="set COCONET_THREADS=1, or raise the limit (ulimit -u, pids.max)",
+            )
+
+    def raise_interrupt(self) -> None:
+        """Raise what a signal's handler raised while this rank waited in a barrier."""
+        held = (ctypes.c_void_p * 3)()
+        if library().cc_world_interrupt(self.address, held):
+            restore_error(*held)
+
     def leave(self) -> None:
         """Tell the peers that this process ends; free nothing that may be in use."""
         if self.state == "open":
@@ -207,14 +246,25 @@ _default: list[World] = []
 _worlds: set[World] = set()
 
 
-def _create(new: World, members: list[Member]) -> int:
+def _num_cpus(members: list[Member]) -> int:
+    """Return on how many cores the ranks may run, all together."""
+    cpus = 0
+    for member in members:
+        cpus |= int(member.hello.cpus, 16)
+    return cpus.bit_count()
+
+
+def _share(num_cpus: int, size: int) -> int:
+    """Return how many threads a rank gets of the cores of all, or of their time."""
+    own = len(os.sched_getaffinity(0))
+    allowed = min([num_cpus, *cgroup.num_cpus()])
+    return max(1, min(int(allowed / size), own, MOST_THREADS))
+
+
+def _create(new: World, members: list[Member], *, is_crowded: bool) -> int:
     """Map the segments of all ranks and start the watch over them."""
     size = len(members)
     hellos = [member.hello for member in members]
-    num_cpus = 0
-    for hello in hellos:
-        num_cpus |= int(hello.cpus, 16)
-    is_crowded = size > num_cpus.bit_count()
     address = library().cc_world_create(
         new.rank,
         size,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from coconet.errors import ScheduleError
-from coconet.ir import Program, Rewrite, Rewriter, Value
+from coconet.ir import Program, Rewrite, Rewriter, Value, said
 from coconet.schedule.legality import find
 from coconet.schedule.transform import Transform, name_of
 
@@ -43,8 +43,8 @@ class Dead(Transform):
             needed = program.users(value)
             dead = tuple(_dead_values(program))
             raise ScheduleError(
-                f"{self.target!r} is needed",
-                got=f"used by {name_of(needed)}" if needed else "an input or output",
+                f"{said(value)!r} is needed",
+                got=f"used by {said(*needed)}" if needed else "an input or output",
                 need="a value that nobody reads",
                 fix=f"one of {name_of(dead)}" if dead else "no step: all is needed",
                 at=value.at,

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from coconet.errors import ScheduleError
-from coconet.ir import Fusion, Program, Rewrite, Rewriter, Value
-from coconet.ops import AllGather, Update
+from coconet.ir import Fusion, Program, Rewrite, Rewriter, Value, said
+from coconet.ops import AllGather, Concat, Reduce, Update
 from coconet.schedule.legality import (
     find,
+    folds_rows,
     leaves_and_returns,
     loop_cut,
+    loop_shape,
+    reads_elsewhere,
     reads_peers,
 )
 from coconet.schedule.transform import Transform, name_of
@@ -63,6 +66,7 @@ class Fuse(Transform):
         _check_convex(program, members)
         _check_one_group(members)
         _check_chain(program, members)
+        _check_ends(program, members)
         _check_loops(members)
         _check_no_race(members)
 
@@ -107,8 +111,8 @@ def _check_whole_kernels(program: Program, members: tuple[Value, ...]) -> None:
         if inside and inside != set(fusion.members):
             raise ScheduleError(
                 f"fuse takes a part of the kernel {fusion.name!r}",
-                got=name_of(members),
-                need=f"all of {name_of(fusion.members)}, or none",
+                got=said(*members),
+                need=f"all of {said(*fusion.members)}, or none",
             )
 
 
@@ -116,8 +120,8 @@ def _check_convex(program: Program, members: tuple[Value, ...]) -> None:
     between = leaves_and_returns(program, members)
     if between is not None:
         raise ScheduleError(
-            f"fuse leaves out {between.name!r}, which stands between its members",
-            got=name_of(members),
+            f"fuse leaves out {said(between)!r}, which stands between its members",
+            got=said(*members),
             need="every value on a path between two members",
             fix=f"fuse {between.name} too",
             at=between.at,
@@ -128,7 +132,7 @@ def _check_one_group(members: tuple[Value, ...]) -> None:
     groups = {member.type.group for member in members}
     if len(groups) > 1:
         raise ScheduleError(
-            "fuse got members of two groups", got=name_of(members), need="one group"
+            "fuse got members of two groups", got=said(*members), need="one group"
         )
 
 
@@ -138,7 +142,7 @@ def _check_chain(program: Program, members: tuple[Value, ...]) -> None:
     if len(reductions) > 1:
         raise ScheduleError(
             "a kernel holds at most one reduction over ranks",
-            got=name_of(tuple(reductions)),
+            got=said(*reductions),
             need="one collective chain",
             fix="a kernel for each",
             at=reductions[1].at,
@@ -147,10 +151,10 @@ def _check_chain(program: Program, members: tuple[Value, ...]) -> None:
         (source,) = reduction.inputs
         if source in members:
             raise ScheduleError(
-                f"{reduction.name!r} reads {source.name!r} of every rank, "
+                f"{said(reduction)!r} reads {said(source)!r} of every rank, "
                 "which therefore must be in memory",
-                got=name_of(members),
-                need=f"{source.name} in an earlier kernel",
+                got=said(*members),
+                need=f"{said(source)} in an earlier kernel",
                 fix=f"leave {source.name} out",
                 at=reduction.at,
             )
@@ -160,23 +164,62 @@ def _check_chain(program: Program, members: tuple[Value, ...]) -> None:
         for user in program.users(gather):
             if user in members and not isinstance(user.op, Update):
                 raise ScheduleError(
-                    f"{user.name!r} reads what {gather.name!r} brings from peers",
-                    got=name_of(members),
+                    f"{said(user)!r} reads what {said(gather)!r} brings from peers",
+                    got=said(*members),
                     need="gathers last in a kernel",
                     fix=f"reorder({gather.name}, [{user.name}]) first",
                     at=user.at,
                 )
 
 
+def _check_ends(program: Program, members: tuple[Value, ...]) -> None:
+    """A kernel passes once over its elements: a fold ends it, a view begins it."""
+    for member in members:
+        if len(members) > 1 and not _passes_in_order(member):
+            raise ScheduleError(
+                f"{said(member)!r} needs a loop of its own",
+                got=said(*members),
+                need="reductions over the last dims, or all, and no concat",
+                fix=f"leave {member.name} out",
+                at=member.at,
+            )
+        readers = [user for user in program.users(member) if user in members]
+        if isinstance(member.op, Reduce) and readers:
+            raise ScheduleError(
+                f"{said(readers[0])!r} reads {said(member)!r}, known only at the end",
+                got=said(*members),
+                need="what reads a reduction in a later kernel",
+                fix=f"leave {name_of(tuple(readers))} out",
+                at=readers[0].at,
+            )
+        for source in member.inputs:
+            if reads_elsewhere(member) and source in members:
+                raise ScheduleError(
+                    f"{said(member)!r} reads other elements of {said(source)!r} than "
+                    "the one that is computed beside it",
+                    got=said(*members),
+                    need=f"{said(source)} in an earlier kernel",
+                    fix=f"leave {source.name} out",
+                    at=member.at,
+                )
+
+
+def _passes_in_order(member: Value) -> bool:
+    if isinstance(member.op, Reduce):
+        return folds_rows(member)
+    return not isinstance(member.op, Concat)
+
+
 def _check_loops(members: tuple[Value, ...]) -> None:
     first = members[0]
-    cut = loop_cut(first, members)
+    cut, shape = loop_cut(first, members), loop_shape(first)
     for member in members:
         other = loop_cut(member, members)
-        if other != cut or member.type.shape != first.type.shape:
+        if other != cut or loop_shape(member) != shape:
             raise ScheduleError(
-                f"{first.name!r} and {member.name!r} run over different elements",
-                got=f"{first.type} by {cut!r} and {member.type} by {other!r}",
+                f"{said(first)!r} and {said(member)!r} run over different elements",
+                got=f"{list(shape)} by {cut!r} and {list(loop_shape(member))} by "
+                f"{other!r}",
                 need="one shape, and all whole or all by one cut",
                 fix="split and reorder, or a kernel for each",
                 at=member.at,
@@ -184,13 +227,17 @@ def _check_loops(members: tuple[Value, ...]) -> None:
 
 
 def _check_no_race(members: tuple[Value, ...]) -> None:
-    """What peers read in this kernel must not be written in it."""
-    read = {member.inputs[0] for member in members if reads_peers(member)}
+    """What peers, or views, read in this kernel must not be written in it."""
+    read: set[Value] = set()
+    for member in members:
+        if reads_peers(member) or reads_elsewhere(member):
+            read.update(member.inputs)
     for member in members:
         if isinstance(member.op, Update) and member.inputs[0] in read:
             raise ScheduleError(
-                f"{member.name!r} writes {member.inputs[0].name!r} while peers read it",
-                got=name_of(members),
+                f"{said(member)!r} writes {said(member.inputs[0])!r} while others of "
+                "its elements are read",
+                got=said(*members),
                 need="the update in a later kernel",
                 fix=f"leave {member.name} out",
                 at=member.at,

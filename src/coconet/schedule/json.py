@@ -23,7 +23,7 @@ __all__ = ["MAX_BYTES", "schedule_from_json", "schedule_to_json"]
 MAX_BYTES = 1 << 20
 """A schedule of some thousand steps; more is refused before it is parsed."""
 
-_ROWS = re.compile(r"ROWS\((?:k=)?([1-9][0-9]*)\)")
+_ROWS = re.compile(r"ROWS\((?:k=)?(0|[1-9][0-9]*)\)")
 
 
 def schedule_to_json(schedule: Schedule) -> str:

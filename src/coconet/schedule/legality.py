@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from coconet.errors import ScheduleError
-from coconet.ir import FLAT, Cut, Program, Sliced, Value
+from coconet.ir import FLAT, Cut, Program, Shape, Sliced, Value
 from coconet.ops import (
     AllGather,
     AllReduce,
     Cast,
+    Concat,
     Elementwise,
+    Index,
+    Reduce,
     ReduceScatter,
+    Reshape,
+    Transpose,
     Update,
     Where,
 )
@@ -21,9 +26,13 @@ __all__ = [
     "ancestors",
     "descendants",
     "find",
+    "folds_rows",
     "is_collective",
     "leaves_and_returns",
     "loop_cut",
+    "loop_order",
+    "loop_shape",
+    "reads_elsewhere",
     "reads_peers",
     "require_no_fusion",
 ]
@@ -54,6 +63,11 @@ def is_collective(value: Value) -> bool:
 def reads_peers(value: Value) -> bool:
     """Whether this value is computed from the memory of other ranks."""
     return isinstance(value.op, AllReduce | ReduceScatter)
+
+
+def reads_elsewhere(value: Value) -> bool:
+    """Whether an element is computed from another place of the input than its own."""
+    return isinstance(value.op, Transpose | Index | Reshape | Concat)
 
 
 def descendants(program: Program, start: Value) -> set[Value]:
@@ -100,6 +114,35 @@ def leaves_and_returns(program: Program, members: Collection[Value]) -> Value | 
     return None
 
 
+def loop_shape(value: Value) -> Shape:
+    """Return the global shape over which a kernel runs for this value, as declared."""
+    return (value.inputs[0] if isinstance(value.op, Reduce) else value).type.shape
+
+
+def loop_order(value: Value) -> tuple[int, ...]:
+    """Return the order of the dims over which a kernel runs for this value.
+
+    A reduction over dims that are not neighbours runs over the dims that it keeps, then
+    over those that it folds.
+    """
+    rank = len(loop_shape(value))
+    natural = tuple(range(rank))
+    if not isinstance(value.op, Reduce):
+        return natural
+    folded = value.op.folded(rank)
+    if not folded or folded == natural[folded[0] : folded[-1] + 1]:
+        return natural
+    return (*(dim for dim in natural if dim not in folded), *folded)
+
+
+def folds_rows(value: Value) -> bool:
+    """Whether a reduction folds what is consecutive: the last dims, or all."""
+    assert isinstance(value.op, Reduce)
+    rank = len(loop_shape(value))
+    folded = value.op.folded(rank)
+    return folded == tuple(range(rank - len(folded), rank))
+
+
 def loop_cut(value: Value, members: Collection[Value]) -> Cut | None:
     """Return over what a kernel of these members runs for this value.
 
@@ -108,7 +151,7 @@ def loop_cut(value: Value, members: Collection[Value]) -> Cut | None:
     its kernel, each rank combines everything for itself.
     """
     op = value.op
-    if isinstance(op, AllGather):
+    if isinstance(op, AllGather | Reduce):
         return _cut(value.inputs[0])
     if isinstance(op, AllReduce) and len(members) == 1:
         return FLAT

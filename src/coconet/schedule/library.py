@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coconet.errors import ScheduleError
-from coconet.ir import FLAT, Cut, Program, Value
+from coconet.ir import FLAT, Cut, Program, Value, said
 from coconet.ops import AllGather, AllReduce
 from coconet.schedule.legality import descendants
 from coconet.schedule.schedule import Draft, Schedule
@@ -25,6 +25,8 @@ def library(
     split_fused   reduce-scatter, one kernel on pieces, gathers    (paper: RS-C-AG)
     fused         all of that in one kernel                  (paper: fuse(RS-C-AG))
     fused_sliced  fused, with `state` kept in pieces; None: every input that may be
+
+    Raises ProgramError if a name of `state` is no input; TypeError.
     """
     makers = {
         "as_written": lambda: program.schedule().schedule,
@@ -32,7 +34,7 @@ def library(
         "one_shot": lambda: one_shot(program),
         "split_fused": lambda: split_fused(program),
         "fused": lambda: fused(program),
-        "fused_sliced": lambda: fused(program, state=state or _sliceable(program)),
+        "fused_sliced": lambda: fused(program, state=_kept(program, state)),
     }
     found: dict[str, Schedule] = {}
     for name, make in makers.items():
@@ -100,7 +102,7 @@ def _following(program: Program, reduction: Value) -> tuple[Value, ...]:
     if not after:
         raise ScheduleError(
             "this schedule computes after the all-reduce",
-            got=f"nothing reads {reduction.name!r}",
+            got=f"nothing reads {said(reduction)!r}",
             need="a computation",
         )
     wanted = set(after)
@@ -129,8 +131,12 @@ def _is_end(program: Program, value: Value) -> bool:
     return value in program.outputs or value in program.effects
 
 
-def _sliceable(program: Program) -> tuple[str, ...]:
-    """Return the inputs that may be kept in pieces once the program is reordered."""
+def _kept(program: Program, state: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the inputs to keep in pieces: these, or all that may be."""
+    if isinstance(state, str):
+        raise TypeError(f"state is a list of names, got {state!r}")
+    if state is not None:
+        return tuple(program[name].name for name in state)
     draft = program.schedule()
     _reordered(draft, FLAT)
     return tuple(step.target for step in SliceState.candidates(draft.program))

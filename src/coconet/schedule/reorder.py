@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from coconet.errors import ScheduleError
+from coconet.errors import ProgramError, ScheduleError
 from coconet.ir import (
     Cut,
     Fusion,
+    Layout,
     Program,
     Replicated,
     Rewrite,
     Rewriter,
     Sliced,
     Value,
+    said,
 )
-from coconet.ops import AllGather, Slice, Update
+from coconet.ops import AllGather, Reduce, Slice, Update
 from coconet.schedule.legality import (
     acts_on_each_element,
     ancestors,
@@ -47,10 +49,11 @@ class Reorder(Transform):
         y = all_gather(y_s)
 
     Legal when  the values between them use the gather and nobody else does; each acts
-                on every element alone; their other operands are Replicated
+                on every element alone, or is a reduction that gives the same bits on
+                pieces; their other operands are Replicated
     Keeps       every bit
     Returns     the computation on slices; the gathers that are still needed, with the
-                updates that take them
+                updates that take them.  What a reduction makes Replicated needs none
     Raises      ScheduleError
     Source      CoCoNet, ASPLOS'22 (reorder)
     """
@@ -66,7 +69,7 @@ class Reorder(Transform):
         if not isinstance(gather.op, AllGather):
             others = tuple(program.values_of(AllGather))
             raise ScheduleError(
-                f"reorder needs an all-gather, and {self.gather!r} is not one",
+                f"reorder needs an all-gather, and {said(gather)!r} is not one",
                 got=gather,
                 need="all_gather(..)",
                 fix=f"one of {name_of(others)}"
@@ -79,7 +82,7 @@ class Reorder(Transform):
         for out in outs:
             if out not in following:
                 raise ScheduleError(
-                    f"{out.name!r} is not computed from {self.gather!r}",
+                    f"{said(out)!r} is not computed from {said(gather)!r}",
                     got=out,
                     need="outs that need the gather",
                     fix=f"among {name_of(_in_order(program, following))}",
@@ -87,8 +90,9 @@ class Reorder(Transform):
                 )
         region = self._region(program)
         self._check_closed(program, gather, region, outs)
+        layouts: dict[Value, Layout] = {gather: gather.inputs[0].type.layout}
         for value in region:
-            _check_moves(gather, value, region)
+            layouts[value] = _moved_layout(gather, value, layouts)
         self._check_fusions(program, region)
 
     def _region(self, program: Program) -> tuple[Value, ...]:
@@ -108,12 +112,12 @@ class Reorder(Transform):
         for value in (gather, *(v for v in region if v not in outs)):
             outside = tuple(u for u in program.users(value) if u not in region)
             if outside or value in program.outputs:
-                reader = name_of(outside) if outside else "the program's outputs"
+                reader = said(*outside) if outside else "the program's outputs"
                 raise ScheduleError(
-                    f"{value.name!r} is also needed outside the region, by {reader}",
-                    got=f"outs {name_of(outs)}",
+                    f"{said(value)!r} is also needed outside the region, by {reader}",
+                    got=f"outs {said(*outs)}",
                     need="outs that close over every use of the gather",
-                    fix=f"add {reader if outside else value.name} to outs",
+                    fix=f"add {name_of(outside or (value,))} to outs",
                     at=value.at,
                 )
 
@@ -124,7 +128,7 @@ class Reorder(Transform):
             if torn or program[self.gather] in fusion.members:
                 raise ScheduleError(
                     f"reorder would tear the kernel {fusion.name!r} apart",
-                    got=name_of(fusion.members),
+                    got=said(*fusion.members),
                     need="kernels wholly inside or outside the region",
                     fix="reorder before fuse",
                 )
@@ -146,13 +150,9 @@ class Reorder(Transform):
     def candidates(cls, program: Program) -> Iterator[Self]:
         """Yield the widest legal region behind each gather."""
         for gather in program.values_of(AllGather):
-            following = descendants(program, gather)
-            ends = (
-                value.name
-                for value in _in_order(program, following)
-                if value in program.outputs or not program.users(value)
-            )
-            step = cls(gather.name, tuple(ends))
+            region = _widest(program, gather)
+            ends = tuple(v.name for v in region if _is_end(program, v, region))
+            step = cls(gather.name, ends)
             try:
                 step.check(program)
             except ScheduleError:
@@ -170,6 +170,8 @@ class _Mover:
         self.source = gather.inputs[0]
         self.slices: dict[tuple[Value, Cut], Value] = {}
         self.sliced: dict[Value, Value] = {gather: self.source}
+        self.layouts: dict[Value, Layout] = {gather: self.source.type.layout}
+        self.gather = gather
         self.region: list[Value] = []
         self.tail: list[Value] = []
         self.rewriter.drop(gather)
@@ -177,26 +179,31 @@ class _Mover:
     def move(self, value: Value, *, is_needed: bool) -> None:
         """Put a value's sliced form in the region, and its gather in the tail."""
         self.rewriter.free(value)
+        self.layouts[value] = _moved_layout(self.gather, value, self.layouts)
         if isinstance(value.op, Update):
             self._move_update(value)
             return
         inputs = tuple(self._part(value, source) for source in value.inputs)
-        name = self._part_name(value, is_needed=is_needed)
+        is_gathered = is_needed and isinstance(self.layouts[value], Sliced)
+        name = self._part_name(value, is_gathered=is_gathered)
         part = self.rewriter.new(value.op, *inputs, name=name, like=value)
         self.region.append(part)
         self.sliced[value] = part
-        if is_needed:
+        if is_needed and not is_gathered:
+            self.rewriter.replace(value, part)
+        elif is_gathered:
             whole = self.rewriter.new(AllGather(), part, name=value.name, like=value)
             self.tail.append(whole)
             self.rewriter.replace(value, whole)
         else:
             self.rewriter.drop(value, part)
 
-    def _part_name(self, value: Value, *, is_needed: bool) -> str:
-        if is_needed:
+    def _part_name(self, value: Value, *, is_gathered: bool) -> str:
+        if is_gathered:
             return f"{value.name}_s"
         updates = [u for u in self.program.users(value) if isinstance(u.op, Update)]
-        if value.name.startswith("_") and updates:
+        is_part = isinstance(self.layouts[value], Sliced)
+        if value.name.startswith("_") and updates and is_part:
             return f"{updates[0].name}_s"  # what is gathered deserves the user's name
         return value.name
 
@@ -204,20 +211,19 @@ class _Mover:
         target, source = value.inputs
         part = self.sliced[source]
         self.sliced[value] = part
-        whole = self.rewriter.new(
-            AllGather(), part, name=f"{value.name}_ag", like=value
-        )
-        updated = self.rewriter.new(
-            value.op, target, whole, name=value.name, like=value
-        )
-        self.tail += [whole, updated]
+        if isinstance(self.layouts[value], Sliced):
+            name = f"{value.name}_ag"
+            part = self.rewriter.new(AllGather(), part, name=name, like=value)
+            self.tail.append(part)
+        updated = self.rewriter.new(value.op, target, part, name=value.name, like=value)
+        self.tail.append(updated)
         self.rewriter.replace(value, updated)
 
     def _part(self, value: Value, source: Value) -> Value:
         """Return what a moved value reads in place of `source`."""
         if source in self.sliced:
             return self.sliced[source]
-        cut = _operand_cut(self.source, value, source)
+        cut = _operand_cut(self.layouts[value], value, source)
         if cut is None:
             return source
         key = source, cut
@@ -245,13 +251,32 @@ def _in_order(program: Program, values: set[Value]) -> tuple[Value, ...]:
     return tuple(value for value in program.values if value in values)
 
 
+def _widest(program: Program, gather: Value) -> tuple[Value, ...]:
+    """Return all that follows a gather and may move before it."""
+    following = descendants(program, gather)
+    layouts: dict[Value, Layout] = {gather: gather.inputs[0].type.layout}
+    for value in _in_order(program, following):
+        if following.intersection(value.inputs) <= layouts.keys():
+            try:
+                layouts[value] = _moved_layout(gather, value, layouts)
+            except ScheduleError:
+                continue
+    return tuple(layouts)[1:]
+
+
+def _is_end(program: Program, value: Value, region: tuple[Value, ...]) -> bool:
+    """Whether something else than the region needs a value, or nothing does."""
+    users = program.users(value)
+    return value in program.outputs or not users or not set(users) <= set(region)
+
+
 def _helpers(program: Program, gather: Value, region: set[Value]) -> set[Value]:
     """Return Replicated computation that only the region reads: it moves along.
 
     The slice of f(m) is f of the slice of m, at 1/p of the work.
     """
     found: set[Value] = set()
-    (part,) = gather.inputs
+    layout = gather.inputs[0].type.layout
     for value in reversed(program.values):
         moves = acts_on_each_element(value) and not isinstance(value.op, Update)
         is_whole = isinstance(value.type.layout, Replicated) and (
@@ -261,90 +286,98 @@ def _helpers(program: Program, gather: Value, region: set[Value]) -> set[Value]:
         is_read_here_only = users and users <= region | found
         is_kept = value in region or value in program.outputs
         # made of smaller operands alone, its slice would be whole
-        is_cut = any(_operand_cut(part, value, x) is not None for x in value.inputs)
+        is_cut = any(_operand_cut(layout, value, x) is not None for x in value.inputs)
         if moves and is_whole and is_cut and is_read_here_only and not is_kept:
             found.add(value)
     return found
 
 
-def _operand_cut(part: Value, value: Value, operand: Value) -> Cut | None:
+def _operand_cut(layout: Layout, value: Value, operand: Value) -> Cut | None:
     """Return how an operand beside the region must be sliced, or None: used whole.
 
-    What is broadcast stays whole: each rank reads of it what its piece meets.
+    layout is the moved value's.  What is broadcast stays whole: each rank reads of it
+    what its piece meets.
     """
-    layout = part.type.layout
-    assert isinstance(layout, Sliced)  # what an all-gather reads
     is_replicated = isinstance(operand.type.layout, Replicated)
-    shape = value.type.shape
-    if operand.type.is_scalar or not is_replicated or operand.type.shape != shape:
-        return None
-    if isinstance(layout.cut, int):
-        return layout.cut + len(shape) - len(part.type.shape)
-    return layout.cut
+    is_alike = operand.type.shape == value.type.shape and not operand.type.is_scalar
+    if isinstance(layout, Sliced) and is_replicated and is_alike:
+        return layout.cut
+    return None
 
 
-def _check_moves(gather: Value, value: Value, region: tuple[Value, ...]) -> None:
-    """Raise unless a value acts on every element of the slices alone."""
-    if not acts_on_each_element(value):
+def _moved_layout(
+    gather: Value, value: Value, layouts: Mapping[Value, Layout]
+) -> Layout:
+    """Return a value's layout once it is computed on slices.
+
+    layouts has those of the gather and of what moved before.
+    Raises ScheduleError if the value may not move.
+    """
+    moved = [source for source in value.inputs if source in layouts]
+    if not moved:  # a helper: Replicated computation of the gather's shape
+        return layouts[gather]
+    _check_op(gather, value, layouts)
+    for operand in value.inputs:
+        if operand not in layouts and not isinstance(operand.type.layout, Replicated):
+            raise ScheduleError(
+                f"{said(value)!r} mixes the gathered value with {said(operand)!r}",
+                got=operand,
+                need="Replicated operands",
+                at=value.at,
+            )
+    if isinstance(value.op, Update):
+        _check_update_source(gather, value, layouts)
+        return layouts[value.inputs[1]]
+    types = (
+        source.type.with_layout(layouts.get(source, source.type.layout))
+        for source in value.inputs
+    )
+    try:
+        return value.op.infer(*types).layout
+    except ProgramError as error:
         raise ScheduleError(
-            f"{value.name!r} does not act on each element alone",
+            f"{said(value)!r} cannot be computed on slices of {said(gather)!r}",
+            got=error.got,
+            need=error.need,
+            fix="split by another cut, or leave it out of outs",
+            at=value.at,
+        ) from error
+
+
+def _check_op(gather: Value, value: Value, layouts: Mapping[Value, Layout]) -> None:
+    """Raise unless a value acts on each element, or is folded by the same tree."""
+    if acts_on_each_element(value):
+        return
+    if not isinstance(value.op, Reduce):
+        raise ScheduleError(
+            f"{said(value)!r} does not act on each element alone",
             got=value,
-            need="element-wise computation and updates",
+            need="element-wise computation, reductions and updates",
             fix="end the region before it: leave it out of outs",
             at=value.at,
         )
-    layout = gather.inputs[0].type.layout
-    assert isinstance(layout, Sliced)
-    by_dim = isinstance(layout.cut, int)
-    if not by_dim and value.type.shape != gather.type.shape:
+    (source,) = value.inputs
+    layout = layouts[source]
+    cut = layout.cut if isinstance(layout, Sliced) else None
+    if isinstance(cut, int) and cut in value.op.folded(len(source.type.shape)):
         raise ScheduleError(
-            f"{value.name!r} has another shape than {gather.name!r}",
-            got=value.type,
-            need=f"{gather.type}, which is cut by {layout.cut!r}",
-            fix="split by a dim that both have",
+            f"{said(value)!r} folds dim {cut}, which is cut: in another order than "
+            "the whole, so to other bits",
+            got=source.type.with_layout(layout),
+            need="a cut that the tree of the whole respects",
+            fix="split by FLAT to fold all dims, by ROWS(k) to fold the last k",
             at=value.at,
         )
-    if by_dim and not _keeps_dim(gather, value, layout.cut):
-        raise ScheduleError(
-            f"{value.name!r} broadcasts {gather.name!r} along the dim it is cut in",
-            got=value.type,
-            need=gather.type,
-            fix="split by another dim",
-            at=value.at,
-        )
-    for operand in value.inputs:
-        _check_operand(gather, value, operand, region)
-
-
-def _keeps_dim(gather: Value, value: Value, cut: Cut) -> bool:
-    assert isinstance(cut, int)
-    dim = cut - len(gather.type.shape)
-    return value.type.shape[dim] == gather.type.shape[dim]
-
-
-def _check_operand(
-    gather: Value, value: Value, operand: Value, region: tuple[Value, ...]
-) -> None:
-    layout = operand.type.layout
-    if operand is gather or operand in region or isinstance(layout, Replicated):
-        if isinstance(value.op, Update) and operand is value.inputs[1]:
-            _check_update_source(gather, value, operand, region)
-        return
-    raise ScheduleError(
-        f"{value.name!r} mixes the gathered value with {operand.name!r}",
-        got=operand,
-        need="Replicated operands",
-        at=value.at,
-    )
 
 
 def _check_update_source(
-    gather: Value, value: Value, source: Value, region: tuple[Value, ...]
+    gather: Value, value: Value, layouts: Mapping[Value, Layout]
 ) -> None:
-    if source is not gather and source not in region:
+    source = value.inputs[1]
+    if source not in layouts:
         raise ScheduleError(
-            f"{value.name!r} takes a value that is not computed from {gather.name!r}",
+            f"{said(value)!r} takes a value that is not computed from {said(gather)!r}",
             got=source,
-            need=f"a value computed from {gather.name!r}",
+            need=f"a value computed from {said(gather)!r}",
             at=value.at,
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from coconet.errors import ScheduleError
 from coconet.ir import FLAT, Cut, Fusion, Program, Rewrite, Value
+from coconet.ir.location import user_line
 from coconet.ir.verify import verify_program
 from coconet.schedule.dead import Dead
 from coconet.schedule.fuse import Fuse
@@ -86,6 +88,26 @@ class _State:
     moved: dict[Value, tuple[Value, ...]]
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _verb(
+    method: Callable[Concatenate[Draft, _P], _T],
+) -> Callable[Concatenate[Draft, _P], _T]:
+    """Let a method's ScheduleError name the user's line that called it."""
+
+    @wraps(method)
+    def call(draft: Draft, *args: _P.args, **options: _P.kwargs) -> _T:
+        try:
+            return method(draft, *args, **options)
+        except ScheduleError as error:
+            error.step_at = error.step_at or str(user_line() or "")
+            raise
+
+    return call
+
+
 class Draft:
     """A schedule in the making: its verbs append steps.
 
@@ -109,6 +131,7 @@ class Draft:
         """The frozen value."""
         return Schedule(self._original, tuple(self._steps), self.program)
 
+    @_verb
     def step(self, step: Transform) -> Rewrite:
         """Check, apply and record a step, and verify its result.
 
@@ -130,6 +153,7 @@ class Draft:
         self._steps.append(step)
         return rewrite
 
+    @_verb
     def undo(self) -> None:
         """Take the last step back; raises ScheduleError if there is none."""
         if not self._steps:
@@ -137,11 +161,13 @@ class Draft:
         self._steps.pop()
         self._states.pop()
 
+    @_verb
     def split(self, target: Handle, by: Cut = FLAT) -> tuple[Value, Value]:
         """Replace an all-reduce by a reduce-scatter and an all-gather.  See Split."""
         ((part,), (whole,)) = self.step(Split(self._name(target, "split"), by)).made
         return part, whole
 
+    @_verb
     def reorder(
         self, gather: Handle, outs: Handle
     ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
@@ -151,6 +177,7 @@ class Draft:
         region, tail = self.step(step).made
         return region, tail
 
+    @_verb
     def fuse(self, *parts: Handle) -> tuple[Value, ...]:
         """Compute all these values in one kernel.  See Fuse."""
         found = self._find(list(parts))
@@ -159,6 +186,7 @@ class Draft:
         (members,) = self.step(Fuse(names)).made
         return members
 
+    @_verb
     def slice_state(self, *targets: Handle) -> tuple[Value, ...]:
         """Keep Replicated inputs in pieces; returns the inputs.  See SliceState."""
         made: list[Value] = []
@@ -167,6 +195,7 @@ class Draft:
             made += self.step(step).made[0]
         return tuple(made)
 
+    @_verb
     def dead(self, *targets: Handle) -> None:
         """Drop values that nobody needs.  See Dead."""
         for target in targets:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from coconet.errors import ScheduleError
-from coconet.ir import Cut, Program, Replicated, Rewrite, Rewriter, Sliced, Value
+from coconet.ir import (
+    Cut,
+    Program,
+    Replicated,
+    Rewrite,
+    Rewriter,
+    Sliced,
+    Value,
+    said,
+)
 from coconet.ops import AllGather, Input, Slice, Update
 from coconet.schedule.legality import find, require_no_fusion
 from coconet.schedule.transform import Transform, name_of
@@ -51,7 +60,8 @@ class SliceState(Transform):
         )
         if not isinstance(target.op, Input) or not is_replicated:
             raise ScheduleError(
-                f"slice_state needs a Replicated input, and {self.target!r} is not one",
+                "slice_state needs a Replicated input, and "
+                f"{said(target)!r} is not one",
                 got=target,
                 need="an input of the program, Replicated",
                 fix=_advice(program),
@@ -60,7 +70,7 @@ class SliceState(Transform):
         cuts = {_cut_of_use(program, target, user) for user in program.users(target)}
         if len(cuts) != 1:
             raise ScheduleError(
-                f"{self.target!r} is cut in more than one way",
+                f"{said(target)!r} is cut in more than one way",
                 got=" and ".join(map(repr, cuts)) or "no use",
                 need="one cut",
                 at=target.at,
@@ -119,8 +129,8 @@ def _cut_of_use(program: Program, target: Value, user: Value) -> Cut:
     if isinstance(user.op, Slice):
         if user in program.outputs:
             raise ScheduleError(
-                f"{user.name!r} would be {target.name!r} itself, and is returned",
-                got=f"output {user.name}",
+                f"{said(user)!r} would be {said(target)!r} itself, and is returned",
+                got=f"output {said(user)}",
                 need="outputs that are computed",
                 fix=f"read {target.name} after the call",
                 at=user.at,
@@ -130,7 +140,7 @@ def _cut_of_use(program: Program, target: Value, user: Value) -> Cut:
     is_update = isinstance(user.op, Update) and user.inputs[0] is target
     if not is_update or not isinstance(source.op, AllGather):
         raise ScheduleError(
-            f"{target.name!r} is needed whole by {user.name!r}",
+            f"{said(target)!r} is needed whole by {said(user)!r}",
             got=user,
             need=f"slice_({target.name}, ..) and update({target.name}, all_gather(..))",
             fix="split and reorder first, so that the uses are slices",
@@ -138,7 +148,7 @@ def _cut_of_use(program: Program, target: Value, user: Value) -> Cut:
         )
     if program.users(user):
         raise ScheduleError(
-            f"the whole of {user.name!r} is needed by {name_of(program.users(user))}",
+            f"the whole of {said(user)!r} is needed by {said(*program.users(user))}",
             got=user,
             need="an updated value that nobody reads",
             at=user.at,

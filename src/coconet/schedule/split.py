@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from coconet.errors import ScheduleError
-from coconet.ir import FLAT, ROWS, Cut, Program, Rewrite, Rewriter
+from coconet.ir import FLAT, ROWS, Cut, Program, Rewrite, Rewriter, said
 from coconet.ops import AllGather, AllReduce, ReduceScatter
 from coconet.schedule.legality import find, require_no_fusion
 from coconet.schedule.transform import Transform, name_of
@@ -44,7 +44,7 @@ class Split(Transform):
         if not isinstance(value.op, AllReduce):
             others = tuple(program.values_of(AllReduce))
             raise ScheduleError(
-                f"split needs an all-reduce, and {self.target!r} is not one",
+                f"split needs an all-reduce, and {said(value)!r} is not one",
                 got=value,
                 need="all_reduce(..)",
                 fix=f"split({others[0].name}): here are {name_of(others)}"
@@ -56,7 +56,7 @@ class Split(Transform):
         is_negative = isinstance(self.by, int) and self.by < 0
         if is_negative or needed > len(value.type.shape):
             raise ScheduleError(
-                f"split by {self.by!r} needs a dim that {self.target!r} does not have",
+                f"split by {self.by!r} needs a dim that {said(value)!r} does not have",
                 got=value.type,
                 need="dims, from 0 on" if is_negative else f"at least {needed} dims",
                 fix="by=FLAT",

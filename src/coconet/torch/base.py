@@ -6,30 +6,50 @@ import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
-from itertools import compress
-from typing import Any, NoReturn
+from itertools import chain, compress, product
+from typing import Any, NoReturn, TypedDict
 
 import torch
 import torch.distributed as dist
 
+from coconet.backends.c.refuse import refusing
 from coconet.errors import RanksDisagree
 from coconet.ir import Program
 from coconet.runtime.world import World
-from coconet.schedule import Schedule
+from coconet.torch.choose import Chooser, Tune
 from coconet.torch.dist import world_of
 from coconet.torch.explain import Explanation, GroupExplanation
 from coconet.torch.flat import Bound, Flat
-from coconet.torch.refuse import refuse_kinds, refuse_overlaps, refuse_wrapped
-from coconet.torch.schedule import Scheduler, fused, one_kernel, schedule_of
-from coconet.torch.shared import Shared, compiled
+from coconet.torch.kind import DTYPES, Kind, by_kind, set_grad_dtype
+from coconet.torch.refuse import (
+    refuse_kinds,
+    refuse_options,
+    refuse_overlaps,
+    refuse_wrapped,
+)
+from coconet.torch.schedule import Scheduler, one_kernel
+from coconet.torch.shared import Shared
 from coconet.torch.state import load_state, whole_state
 from coconet.torch.vote import Vote
 from coconet.torch.workloads import Variant, reduced
 
-__all__ = ["Optimizer"]
+__all__ = ["Optimizer", "Options"]
 
 ParamGroup = dict[str, Any]
+
+
+class Options(TypedDict, total=False):
+    """What every optimizer takes besides torch's arguments: see Optimizer."""
+
+    group: dist.ProcessGroup | World | None
+    reduction: str
+    max_norm: float | None
+    schedule: Scheduler | None
+    tune: Tune
+    tune_time_s: float
+    grad_dtype: torch.dtype | None
 
 
 class Optimizer(torch.optim.Optimizer, ABC):
@@ -39,7 +59,17 @@ class Optimizer(torch.optim.Optimizer, ABC):
     reduction  of the gradients over ranks: "mean", as DistributedDataParallel, or "sum"
     max_norm   scale the reduced gradient down to this 2-norm at every step;
                clip_grad_norm_ before the step would see one rank's gradient only
-    schedule   from the step's program to a schedule of it
+    schedule   from the step's program to a schedule of it, which is not tuned
+    tune       True: the first step finds the fastest schedule of groups of 2**18 and
+               more elements, or what an earlier run found; False: one kernel, state in
+               pieces; a Schedule, or the path of its JSON: that, where it fits
+    tune_time_s  seconds that tuning may take in all, about
+    grad_dtype of 16-bit parameters' gradients: torch.float32 adds up micro-batches, and
+               exchanges, without rounding; None: what each parameter's grad_dtype says
+
+    A step computes in f32, or f64 for f64 parameters; so does its state.  16-bit
+    parameters have f32 master weights, which are state, and are a rounded copy of them;
+    a parameter written by someone else becomes its master weight.
 
     Parameters take the values of rank 0.  Their memory, and that of their gradients,
     is moved into symmetric memory.  A step needs every rank: a gradient that is None on
@@ -47,8 +77,10 @@ class Optimizer(torch.optim.Optimizer, ABC):
     state_dict() needs no other rank; load_state_dict() needs all.
 
     Fields  total_norm  of the reduced gradient in the last step, if max_norm is given
-    Raises  UnsupportedError for parameters that are not f32 on the CPU; ProgramError if
-            they are wrapped in DistributedDataParallel or share memory; RanksDisagree
+    Raises  UnsupportedError for parameters that are not f16, bf16, f32 or f64 on the
+            CPU; ProgramError if they are wrapped in DistributedDataParallel or share
+            memory; ScheduleError if `tune` gives a schedule that fits no program here;
+            OSError if its file cannot be read; RanksDisagree
     """
 
     _step_supports_amp_scaling = True  # GradScaler then lets us decide about inf
@@ -62,24 +94,39 @@ class Optimizer(torch.optim.Optimizer, ABC):
         group: dist.ProcessGroup | World | None = None,
         reduction: str = "mean",
         max_norm: float | None = None,
-        schedule: Scheduler = fused,
+        schedule: Scheduler | None = None,
+        tune: Tune = True,
+        tune_time_s: float = 4.0,
+        grad_dtype: torch.dtype | None = None,
     ) -> None:
         """Move the parameters, compile the step and meet the other ranks."""
         if reduction not in ("mean", "sum"):
             raise ValueError(f'reduction is "mean" or "sum", got {reduction!r}')
         if max_norm is not None and not max_norm > 0:
             raise ValueError(f"max_norm is positive or None, got {max_norm!r}")
+        if grad_dtype not in (None, *DTYPES):
+            raise ValueError(
+                f"grad_dtype is torch.float32, another real dtype or None, "
+                f"got {grad_dtype!r}"
+            )
         self._flats: list[Flat] = []
         self._inside: set[torch.Tensor] = set()
         super().__init__(params, defaults)
-        self._reduction, self._max_norm, self._schedule = reduction, max_norm, schedule
+        self._reduction, self._max_norm = reduction, max_norm
+        self._grad_dtype = grad_dtype
+        self._num_groups = 0  # that are laid out
+        self._scale = 1.0  # of the gradients as they are
         self._world = world_of(group)
+        self._chooser = refusing(
+            self._world, "options", Chooser, self._world, schedule, tune, tune_time_s
+        )
         self._shared = Shared(self._world)
+        self._shared.check_alike("schedules", self._chooser.text)
         self._vote = Vote(self._shared)
-        self._compiled: dict[Program, tuple[Any, Schedule]] = {}
         self._num_calls = 0
         self.total_norm: float | None = None
         self._lay_out()
+        self._chooser.refuse_misfit(self._programs())
 
     @abstractmethod
     def _program(self, group: ParamGroup, variant: Variant) -> Program:
@@ -95,22 +142,31 @@ class Optimizer(torch.optim.Optimizer, ABC):
 
     def _lay_out(self) -> None:
         """Move the parameters of all groups that are not moved yet."""
-        new = self.param_groups[len(self._flats) :]
+        new = self.param_groups[self._num_groups :]
         self._inside.update(p for g in new for p in g["params"] if p.requires_grad)
         everything = list(self._parameters())
         self._frozen = [p for p in everything if p not in self._inside]
         refuse_kinds(self._inside)
         refuse_overlaps(everything)
         refuse_wrapped(everything)
-        kinds = [(tuple(p.shape), p.dtype, p in self._inside) for p in everything]
+        for param in self._inside:
+            if self._grad_dtype and param.itemsize == 2:
+                set_grad_dtype(param, self._grad_dtype)
+        kinds = [
+            (tuple(p.shape), p.dtype, p in self._inside and Kind.of(p))
+            for p in everything
+        ]
         self._shared.check_alike("parameters", str(kinds))
-        for group in new:
+        for number, group in enumerate(new, start=self._num_groups):
             inside = [param for param in group["params"] if param in self._inside]
             for param in group["params"]:
                 if param not in self._inside:
                     self._shared.broadcast(param)
-            self._flats.append(Flat(inside, self._world, self._shared))
-            self._bound(self._flats[-1], group)
+            for kind, params in by_kind(inside).items():
+                flat = Flat(params, kind, number, self._world, self._shared)
+                self._flats.append(flat)
+                self._bound(flat)
+        self._num_groups = len(self.param_groups)
         self._vote.forget()
         self._copied_bytes = [0] * len(self._flats)
 
@@ -119,6 +175,7 @@ class Optimizer(torch.optim.Optimizer, ABC):
 
     def add_param_group(self, param_group: ParamGroup) -> None:
         """Add a group, on every rank, as torch's optimizers do."""
+        refuse_options(self.defaults | param_group)
         super().add_param_group(param_group)
         if hasattr(self, "_shared"):
             self._lay_out()
@@ -128,30 +185,52 @@ class Optimizer(torch.optim.Optimizer, ABC):
         state = self.state | whole_state(self._flats, counts_steps=self._counts_steps)
         self._shared.wait()  # everybody has read
         self._inside.update(params)
-        self._flats = []
+        self._flats, self._num_groups = [], 0
         self._lay_out()
         self._take_state(state)
 
-    def _bound(
-        self, flat: Flat, group: ParamGroup, *, is_masked: bool = False
-    ) -> Bound:
-        """Return the step of a group, compiled and bound to its buffers."""
-        variant = Variant(
-            reduction=self._reduction,
-            maximize=group["maximize"],
-            is_scaled=self._max_norm is not None,
+    def _exchange(self, flat: Flat) -> tuple[str, float]:
+        """Return how gradients are reduced, and what to multiply the result by."""
+        reduction, factor = flat.kind.exchange(self._reduction, self._world.size)
+        return reduction, factor / self._vote.scale
+
+    def _variant(self, flat: Flat, *, is_masked: bool = False) -> Variant:
+        """Return what the step of some parameters is now."""
+        reduction, factor = self._exchange(flat)
+        is_reduced = self._max_norm is not None
+        return Variant(
+            dtype=flat.kind.dtype,
+            grad_dtype=flat.kind.grad_dtype,
+            reduction=reduction,
+            maximize=self.param_groups[flat.group]["maximize"],
+            is_scaled=is_reduced or factor != 1,
+            is_reduced=is_reduced,
             is_masked=is_masked,
         )
-        return self._bound_to(flat, self._program(group, variant), self._schedule)
 
-    def _bound_to(self, flat: Flat, program: Program, scheduler: Scheduler) -> Bound:
-        if program not in flat.bound:
-            if program not in self._compiled:
-                schedule = schedule_of(program, scheduler)
-                step = compiled(schedule.result, self._world)
-                self._compiled[program] = step, schedule
-            flat.bind(program, *self._compiled[program])
-        return flat.bound[program]
+    def _programs(self) -> Iterator[Program]:
+        """Yield the programs of every step that may come, the next ones first."""
+        for masked, scaled in product((False, True), repeat=2):
+            for flat in self._flats:
+                variant = self._variant(flat, is_masked=masked)
+                variant = replace(variant, is_scaled=scaled or variant.is_scaled)
+                yield self._program(self.param_groups[flat.group], variant)
+
+    def _bound(
+        self, flat: Flat, variant: Variant | None = None, *, tunes: bool = False
+    ) -> Bound:
+        """Return the step of some parameters, compiled and bound to their buffers.
+
+        tunes  every rank calls this, so they may tune it together first
+        """
+        group = self.param_groups[flat.group]
+        program = self._program(group, variant or self._variant(flat))
+        bound = flat.bound.get(program)
+        if bound is None:
+            bound = flat.bind(program, self._chooser.first(program, flat.numel))
+        if tunes and bound.choice.is_open:
+            bound = flat.bind(program, self._chooser.tuned(program, flat.numel))
+        return bound
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Reduce the gradients and update the parameters, together with all ranks.
@@ -164,21 +243,13 @@ class Optimizer(torch.optim.Optimizer, ABC):
             with torch.enable_grad():
                 loss = closure()
         with torch.no_grad():
-            self._unscale()
             self._shared.num_calls = 0
+            given = getattr(self, "grad_scale", None)  # GradScaler sets it
+            self._scale = 1.0 if given is None else float(given)
             self._step()
         self._num_calls = self._shared.num_calls
         self._copied_bytes = [flat.take_copied_bytes() for flat in self._flats]
         return loss
-
-    def _unscale(self) -> None:
-        """Divide the gradients by the scale that GradScaler left to us."""
-        scale: torch.Tensor | None = getattr(self, "grad_scale", None)
-        if scale is not None:
-            inverse = scale.double().reciprocal().float()
-            for param in self._parameters():
-                if param.grad is not None:
-                    param.grad.mul_(inverse)
 
     def _step(self) -> None:
         """Take a step; first all ranks vote if one of them has news.
@@ -189,16 +260,16 @@ class Optimizer(torch.optim.Optimizer, ABC):
         vote = self._vote
         mine = [has for flat in self._flats for has in flat.collect()]
         mine += [param.grad is not None for param in self._frozen]
-        has_inf = bool(getattr(self, "found_inf", False))
+        has_inf = bool(getattr(self, "found_inf", False))  # GradScaler sets it
         if not vote.mine:
             refuse_wrapped(self._parameters())
         try:
-            if not vote.has_news(mine, has_inf=has_inf):
+            if not vote.has_news(mine, self._scale, has_inf=has_inf):
                 self._run()
                 return
-            infs, _ = vote.hold(mine, has_inf=has_inf)
+            infs, _ = vote.hold(mine, self._scale, has_inf=has_inf)
         except RanksDisagree:
-            infs, news = vote.hold(mine, has_inf=has_inf)
+            infs, news = vote.hold(mine, self._scale, has_inf=has_inf)
             if not news:
                 raise  # they differ in something else
         if infs or not any(vote.present):
@@ -213,35 +284,49 @@ class Optimizer(torch.optim.Optimizer, ABC):
 
     def _run(self) -> None:
         """Run the programs of all groups on the parameters that have gradients."""
-        scale = {} if self._max_norm is None else {"scale": self._clip()}
+        self._rescale()
+        clip = 1.0 if self._max_norm is None else self._clip(self._max_norm)
         present = iter(self._vote.present)
         written: list[torch.Tensor] = []
-        for flat, group in zip(self._flats, self.param_groups, strict=True):
+        for flat in self._flats:
             taking = [number for number in range(len(flat.params)) if next(present)]
-            scalars_at = partial(self._scalars, group)
+            scalars_at = partial(self._scalars, self.param_groups[flat.group])
             for scalars, numbers in flat.passes(taking, scalars_at):
                 is_masked = len(numbers) < len(flat.params)
-                bound = self._bound(flat, group, is_masked=is_masked)
+                variant = self._variant(flat, is_masked=is_masked)
+                bound = flat.last = self._bound(flat, variant, tunes=True)
                 if is_masked:
                     flat.set_mask(bound, numbers)
+                if variant.is_scaled:
+                    scalars["scale"] = clip * self._exchange(flat)[1]
                 self._shared.num_calls += 1
-                bound.call(**scalars, **scale)
+                bound.call(**scalars)
             for number in taking:
                 flat.ages[number] += 1
                 written.append(flat.params[number])
         torch.autograd.graph.increment_version(written)
 
-    def _clip(self) -> float:
+    def _rescale(self) -> None:
+        """Bring the gradients to the scale that all ranks agreed on."""
+        if self._scale != self._vote.scale:
+            for param in self._parameters():
+                if param.grad is not None:
+                    param.grad.mul_(self._vote.scale / self._scale)
+            self._scale = self._vote.scale
+
+    def _clip(self, max_norm: float) -> float:
         """Reduce the gradients; return by what to scale them so that max_norm holds."""
-        assert self._max_norm is not None
         square = 0.0
         for flat in self._flats:
-            bound = self._bound_to(flat, reduced(self._reduction), one_kernel)
+            reduction, factor = self._exchange(flat)
+            program = reduced(reduction, flat.kind.grad_dtype)
+            if program not in flat.bound:
+                flat.bind(program, self._chooser.fixed(program, one_kernel))
             self._shared.num_calls += 1
-            bound.call()
-            square += flat.piece_norm() ** 2
+            flat.bound[program].call()
+            square += (factor * flat.piece_norm()) ** 2
         self.total_norm = math.sqrt(self._shared.sum([square])[0])
-        scale = self._max_norm / (self.total_norm + 1e-6)
+        scale = max_norm / (self.total_norm + 1e-6)
         return 1.0 if scale >= 1 else scale  # NaN stays, as in clip_grad_norm_
 
     def agree_on_inf(self, found: bool) -> bool:
@@ -265,17 +350,26 @@ class Optimizer(torch.optim.Optimizer, ABC):
         Blocks  until every rank loads
         """
         self._shared.wait()  # nobody reads our pieces any more
-        super().load_state_dict(state_dict)
+        hooked: list[dict[str, Any]] = []
+        hook = self.register_load_state_dict_pre_hook(lambda _, it: hooked.append(it))
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            hook.remove()
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
-        self._take_state(self.state)
+        # as the user's hooks left it: torch has rounded it to the parameters' dtype
+        state, groups = hooked[0]["state"], hooked[0]["param_groups"]
+        numbers = chain.from_iterable(group["params"] for group in groups)
+        each = zip(self._parameters(), numbers, strict=True)
+        self._take_state({param: state[n] for param, n in each if n in state})
         self._shared.wait()  # everybody's pieces are there
 
     def _take_state(self, state: Mapping[torch.Tensor, dict[str, Any]]) -> None:
         """Keep our pieces of whole state, and what belongs to frozen parameters."""
-        for flat, group in zip(self._flats, self.param_groups, strict=True):
-            self._bound(flat, group)  # makes room
+        for flat in self._flats:
+            self._bound(flat)  # makes room
             load_state(flat, state)
         of_frozen = {p: state[p] for p in self._frozen if p in state}
         self.state = defaultdict(dict, of_frozen)
@@ -290,9 +384,9 @@ class Optimizer(torch.optim.Optimizer, ABC):
             num_calls=self._num_calls,
             num_frozen=len(self._frozen),
             groups=tuple(
-                GroupExplanation.of(flat, self._bound(flat, group), copied_bytes)
-                for flat, group, copied_bytes in zip(
-                    self._flats, self.param_groups, self._copied_bytes, strict=True
+                GroupExplanation.of(flat, flat.last or self._bound(flat), copied_bytes)
+                for flat, copied_bytes in zip(
+                    self._flats, self._copied_bytes, strict=True
                 )
             ),
         )

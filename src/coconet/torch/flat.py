@@ -1,4 +1,4 @@
-"""The parameters of one group end to end in symmetric memory, and what belongs to them.
+"""Parameters of one kind end to end in symmetric memory, and what belongs to them.
 
 Parameters and gradients are views of two flat buffers that every rank can address.
 Optimizer state lies in pieces: on each rank those elements that it updates.
@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from coconet.backends.eager.tensors import as_tensor
 from coconet.ir import Domain, Layout, Program, Sliced, TensorType
 from coconet.runtime.world import World
 from coconet.schedule import Schedule
+from coconet.torch.choose import Choice
+from coconet.torch.kind import Kind
 from coconet.torch.refuse import refuse_kinds
 from coconet.torch.shared import Shared
+from coconet.torch.workloads import MASTER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,25 +39,33 @@ class State:
             lie at this offset of that rank's segment
     """
 
-    own: NDArray[np.float32]
+    own: NDArray[Any]
     pieces: tuple[tuple[int, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A schedule of a program, bound to the buffers of a Flat: call it with scalars."""
+    """A program's step, bound to the buffers of a Flat: call it with scalars."""
 
-    schedule: Schedule
+    choice: Choice
     call: Any
+
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule of the program."""
+        return self.choice.schedule
 
 
 class Flat:
     """See the module; `params` in order, of one optimizer's group.
 
-    Fields  numel   elements
+    Fields  group   its number
+            kind    of the parameters
+            numel   elements
             slots   where each parameter's gradient belongs
             ages    how many steps each parameter has taken
             bound   programs bound to these buffers
+            last    of them in the last step; None: there was none
             copied_bytes  of gradients and parameters that lay elsewhere, so far
 
     Blocks  until every rank makes the same
@@ -61,10 +73,15 @@ class Flat:
     """
 
     def __init__(
-        self, params: Sequence[torch.Tensor], world: World, shared: Shared
+        self,
+        params: Sequence[torch.Tensor],
+        kind: Kind,
+        group: int,
+        world: World,
+        shared: Shared,
     ) -> None:
         """Move the parameters, and give every rank the values of rank 0."""
-        self.params = list(params)
+        self.params, self.kind, self.group = list(params), kind, group
         self._world, self._shared = world, shared
         ends = accumulate((param.numel() for param in self.params), initial=0)
         self._spans = list(pairwise(ends))
@@ -72,10 +89,11 @@ class Flat:
         self.ages = [0] * len(self.params)
         self.copied_bytes = 0
         self.bound: dict[Program, Bound] = {}
+        self.last: Bound | None = None
         self.states: dict[str, State] = {}
         self._arrays = {
-            "p": world.pool.empty((self.numel,), np.float32),
-            "g": world.pool.empty((self.numel,), np.float32),
+            "p": world.pool.empty((self.numel,), kind.dtype.numpy),
+            "g": world.pool.empty((self.numel,), kind.grad_dtype.numpy),
         }
         self._arrays["g"].fill(0)
         self._strides = [torch.empty_like(param).stride() for param in self.params]
@@ -90,7 +108,7 @@ class Flat:
 
     def _views(self, flat: NDArray[Any]) -> list[torch.Tensor]:
         """Return a flat array as the parameters, each in its memory format."""
-        whole = torch.as_tensor(flat)
+        whole = as_tensor(flat)
         return [
             whole.as_strided(param.size(), strides, lo)
             for param, strides, (lo, _) in zip(
@@ -100,7 +118,7 @@ class Flat:
 
     def _move_value(self, number: int) -> None:
         param, value = self.params[number], self._values[number]
-        refuse_kinds([param])
+        refuse_kinds([param], dtypes=[value.dtype])
         value.copy_(param.detach())
         param.data = value
         self.copied_bytes += value.nbytes
@@ -137,7 +155,7 @@ class Flat:
         grad = param.grad
         if grad is None or grad is slot:
             return
-        refuse_kinds([grad], "gradient")
+        refuse_kinds([grad], "gradient", [slot.dtype])
         slot.copy_(grad.detach())
         param.grad = slot
         self.copied_bytes += slot.nbytes
@@ -164,25 +182,26 @@ class Flat:
     def piece_norm(self) -> float:
         """Return the 2-norm of this rank's piece of the reduced gradient."""
         linalg: Any = torch.linalg
-        piece = torch.as_tensor(self._arrays["a"])
+        piece = as_tensor(self._arrays["a"])
         return float(linalg.vector_norm(piece, dtype=torch.float64))
 
     # ---- programs ----
 
-    def bind(self, program: Program, step: Any, schedule: Schedule) -> None:
+    def bind(self, program: Program, choice: Choice) -> Bound:
         """Bind a compiled program to the buffers; state that it lacks begins as 0.
 
         Blocks until every rank does, if state is lacking.
         """
-        tensors = schedule.result.tensors
+        tensors = choice.schedule.result.tensors
         missing = {t.name: t.type for t in tensors if t.name not in self._arrays}
         for name in [name for name in ("a", "mask") if name in missing]:
             self._arrays[name] = self._empty(missing.pop(name))
         if missing:
             self._add_states(missing)
         arrays = {tensor.name: self._arrays[tensor.name] for tensor in tensors}
-        bound = step.bind(sizes={"N": self.numel}, **arrays)
-        self.bound[program] = Bound(schedule, bound)
+        call = choice.step.bind(sizes={"N": self.numel}, **arrays)
+        bound = self.bound[program] = Bound(choice, call)
+        return bound
 
     def _add_states(self, types: Mapping[str, TensorType]) -> None:
         made = {name: self._empty(type_) for name, type_ in types.items()}
@@ -244,17 +263,21 @@ class Flat:
         """Return the whole state of each parameter; asks nothing of the other ranks."""
         found: list[dict[str, torch.Tensor]] = [{} for _ in self.params]
         for name, state in self.states.items():
-            whole = np.empty((self.numel,), np.float32)
+            whole = np.empty((self.numel,), state.own.dtype)
             for rank, lo, hi, offset in state.pieces:
                 self._world.read(rank, offset, whole[lo:hi])
             for kept, view in zip(found, self._views(whole), strict=True):
                 kept[name] = view.clone()
+        for kept, param in zip(found, self.params, strict=True):
+            if MASTER in kept:  # as Step takes the weights
+                is_copy = kept[MASTER].to(param.dtype) == param
+                kept[MASTER] = kept[MASTER].where(is_copy, param.detach().float())
         return found
 
     def load_state(self, given: Sequence[Mapping[str, Any]]) -> None:
         """Keep this rank's pieces of each parameter's state; what is missing is 0."""
         for name, state in self.states.items():
-            whole = np.zeros((self.numel,), np.float32)
+            whole = np.zeros((self.numel,), state.own.dtype)
             for kept, view in zip(given, self._views(whole), strict=True):
                 if kept.get(name) is not None:
                     view.copy_(kept[name])

@@ -6,25 +6,20 @@ shared memory; optimizer state is kept in pieces, 1/p of it on each of p ranks.
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch.distributed as dist
+from typing import Any, Unpack
 
 from coconet.ir import Program
-from coconet.runtime.world import World
-from coconet.torch.base import Optimizer
-from coconet.torch.schedule import Scheduler, fused
+from coconet.torch.base import Optimizer, Options
 from coconet.torch.workloads import Variant, adam, sgd
 
 __all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
-
-Group = dist.ProcessGroup | World | None
 
 
 class Adam(Optimizer):
     """torch.optim.Adam on the mean gradient of all ranks.
 
-    Arguments up to `maximize` as torch has them; the others are those of Optimizer.
+    Arguments up to `fused` as torch has them; `options` are those of Optimizer.
+    foreach and fused change nothing: every step is one kernel.
     """
 
     _counts_steps = True
@@ -38,12 +33,13 @@ class Adam(Optimizer):
         weight_decay: float = 0,
         amsgrad: bool = False,
         *,
-        maximize: bool = False,
         decoupled_weight_decay: bool = False,
-        group: Group = None,
-        reduction: str = "mean",
-        max_norm: float | None = None,
-        schedule: Scheduler | None = None,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        **options: Unpack[Options],
     ) -> None:
         """Take over the parameters; see Optimizer."""
         _check_not_negative(lr=lr, eps=eps, weight_decay=weight_decay)
@@ -58,13 +54,14 @@ class Adam(Optimizer):
                 "eps": eps,
                 "weight_decay": weight_decay,
                 "amsgrad": amsgrad,
-                "maximize": maximize,
                 "decoupled_weight_decay": decoupled_weight_decay,
+                "maximize": maximize,
+                "foreach": foreach,
+                "capturable": capturable,
+                "differentiable": differentiable,
+                "fused": fused,
             },
-            group=group,
-            reduction=reduction,
-            max_norm=max_norm,
-            schedule=schedule or fused,
+            **options,
         )
 
     def _program(self, group: dict[str, Any], variant: Variant) -> Program:
@@ -116,7 +113,8 @@ class AdamW(Adam):
 class SGD(Optimizer):
     """torch.optim.SGD on the mean gradient of all ranks.
 
-    Arguments up to `maximize` as torch has them; the others are those of Optimizer.
+    Arguments up to `fused` as torch has them; `options` are those of Optimizer.
+    foreach and fused change nothing: every step is one kernel.
     """
 
     def __init__(
@@ -129,10 +127,10 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
-        group: Group = None,
-        reduction: str = "mean",
-        max_norm: float | None = None,
-        schedule: Scheduler | None = None,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        **options: Unpack[Options],
     ) -> None:
         """Take over the parameters; see Optimizer."""
         _check_not_negative(lr=lr, momentum=momentum, weight_decay=weight_decay)
@@ -150,11 +148,11 @@ class SGD(Optimizer):
                 "weight_decay": weight_decay,
                 "nesterov": nesterov,
                 "maximize": maximize,
+                "foreach": foreach,
+                "differentiable": differentiable,
+                "fused": fused,
             },
-            group=group,
-            reduction=reduction,
-            max_norm=max_norm,
-            schedule=schedule or fused,
+            **options,
         )
 
     def _program(self, group: dict[str, Any], variant: Variant) -> Program:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,22 +11,43 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from coconet.errors import ProgramError, UnsupportedError
+from coconet.torch.kind import DTYPES
 
-__all__ = ["refuse_kinds", "refuse_overlaps", "refuse_wrapped"]
+__all__ = ["refuse_kinds", "refuse_options", "refuse_overlaps", "refuse_wrapped"]
 
 
-def refuse_kinds(tensors: Iterable[torch.Tensor], what: str = "parameter") -> None:
-    """Raise UnsupportedError for a tensor that is not plain, dense, f32, on the CPU."""
+def refuse_options(options: Mapping[str, Any]) -> None:
+    """Raise UnsupportedError for an option of torch.optim that asks for too much."""
+    for name in ("capturable", "differentiable"):
+        if options.get(name):
+            raise UnsupportedError(
+                f"{name} is not supported",
+                got=f"{name}={options[name]!r}",
+                need="a step that neither CUDA graphs nor autograd record",
+                fix=f"leave {name} out; torch.optim has it",
+            )
+
+
+def refuse_kinds(
+    tensors: Iterable[torch.Tensor],
+    what: str = "parameter",
+    dtypes: Collection[torch.dtype] = DTYPES,
+) -> None:
+    """Raise UnsupportedError for a tensor that is not plain and dense on the CPU.
+
+    dtypes  that it may have
+    """
     for tensor in tensors:
-        is_plain = type(tensor.detach()) is torch.Tensor
-        good = (torch.float32, torch.strided, "cpu")
-        if not is_plain or (tensor.dtype, tensor.layout, tensor.device.type) != good:
+        kind = (type(tensor.detach()), tensor.layout, tensor.device.type)
+        good = (torch.Tensor, torch.strided, "cpu")
+        if kind != good or tensor.dtype not in dtypes:
             raise UnsupportedError(
                 f"this kind of {what} is not supported",
                 got=f"{type(tensor.detach()).__name__} {list(tensor.shape)}, "
                 f"{tensor.dtype}, {tensor.layout}, on {tensor.device}",
-                need="plain dense tensors of torch.float32 on the CPU",
-                fix="model.float(), and torch.autocast for lower precision; "
+                need="plain dense tensors on the CPU, of "
+                + " or ".join(str(dtype) for dtype in dtypes),
+                fix="convert the model before the optimizer is made; "
                 "Embedding(sparse=False); for other devices DistributedDataParallel "
                 "with torch.optim",
             )

@@ -8,7 +8,7 @@ from coconet.ir import Program
 from coconet.ops import AllGather, AllReduce
 from coconet.schedule import Draft, Schedule
 
-__all__ = ["Scheduler", "fused", "one_kernel", "schedule_of"]
+__all__ = ["Scheduler", "fused", "kept_in_pieces", "one_kernel", "schedule_of"]
 
 Scheduler = Callable[[Program], Draft | Schedule]
 """From the program of a step to a schedule of it."""
@@ -25,10 +25,15 @@ def fused(program: Program) -> Draft:
         scatter, _ = draft.split(total)
     (gather,) = draft.program.values_of(AllGather)
     region, tail = draft.reorder(gather, program.effects)
-    draft.slice_state(*(t.name for t in program.tensors if t.name not in WHOLE))
+    draft.slice_state(*kept_in_pieces(program))
     draft.dead(*(v for v in draft.program.values if not draft.program.is_live(v)))
     draft.fuse(scatter, region, tail)
     return draft
+
+
+def kept_in_pieces(program: Program) -> tuple[str, ...]:
+    """Return the inputs of which each rank has its piece only: state, and the mask."""
+    return tuple(t.name for t in program.tensors if t.name not in WHOLE)
 
 
 def one_kernel(program: Program) -> Draft:

@@ -57,6 +57,11 @@ class Shared:
         step()
         return total.tolist()
 
+    def by_rank(self, number: float) -> list[float]:
+        """Return what to add so that the sums are every rank's number, by rank."""
+        world = self._world
+        return [number if rank == world.rank else 0.0 for rank in range(world.size)]
+
     def rows(self, row: Sequence[int]) -> list[list[int]]:
         """Return every rank's row, by rank; all have one length."""
         world = self._world

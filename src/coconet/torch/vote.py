@@ -1,4 +1,4 @@
-"""Agreement on what a step does: which gradients there are, and whether one is inf."""
+"""Agreement on what a step does: which gradients there are, how large, how scaled."""
 
 from __future__ import annotations
 
@@ -24,25 +24,36 @@ class Vote:
 
     mine     whether each parameter had a gradient here; empty before the first vote
     present  whether it had one on any rank
+    my_scale, scale  by which the loss, and so the gradient, was multiplied: here, and
+             the least of all ranks
     """
 
     shared: Shared
     mine: list[bool] = field(default_factory=list[bool])
     present: list[bool] = field(default_factory=list[bool])
+    my_scale: float = 1.0
+    scale: float = 1.0
     warned: set[str] = field(default_factory=set[str])
 
-    def has_news(self, mine: list[bool], *, has_inf: bool) -> bool:
+    def has_news(self, mine: list[bool], scale: float, *, has_inf: bool) -> bool:
         """Return whether this rank must ask for a vote."""
-        return has_inf or mine != self.mine or not any(self.present)
+        is_known = (mine, scale) == (self.mine, self.my_scale) and any(self.present)
+        return has_inf or not is_known
 
-    def hold(self, mine: list[bool], *, has_inf: bool) -> tuple[bool, bool]:
+    def hold(
+        self, mine: list[bool], scale: float, *, has_inf: bool
+    ) -> tuple[bool, bool]:
         """Vote, together with all ranks; return whether any has inf, and any has news.
 
         Raises RanksDisagree if a rank does something else meanwhile.
         """
-        has_news = self.has_news(mine, has_inf=has_inf)
-        *counts, infs, news = self.shared.sum([*mine, has_inf, has_news])
-        self.mine, self.present = mine, [count > 0 for count in counts]
+        has_news = self.has_news(mine, scale, has_inf=has_inf)
+        infs, news, *found = self.shared.sum(
+            [has_inf, has_news, *mine, *self.shared.by_rank(scale)]
+        )
+        self.mine, self.my_scale = mine, scale
+        self.present = [count > 0 for count in found[: len(mine)]]
+        self.scale = min(found[len(mine) :])
         missing = sum(self.present) - sum(mine)
         if missing:
             self._warn(MISSING, missing, len(mine))

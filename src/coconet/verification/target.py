@@ -11,6 +11,7 @@ from coconet.errors import ProgramError
 from coconet.ir import Program
 from coconet.schedule import Draft, Schedule
 from coconet.schedule.library import library
+from coconet.schedule.text import parse_program
 
 __all__ = ["load_schedules", "split_target"]
 
@@ -25,8 +26,9 @@ def split_target(target: str) -> tuple[Path, str]:
         raise ProgramError(
             "a program is named by FILE:PROGRAM",
             got=target,
-            need="a Python file, a colon, and a variable that holds a program",
-            fix="train.py:adam",
+            need="a Python file, a colon, and a variable that holds a program; or the "
+            "text of a program, and its name",
+            fix="train.py:adam, or adam.txt:adam",
         )
     return Path(file), name
 
@@ -36,17 +38,29 @@ def load_schedules(path: Path, name: str) -> tuple[Program, dict[str, Schedule]]
 
     The variable holds a program, whose schedules are the library's, or a schedule or
     draft, which stands beside its program as written.  What the file prints goes to
-    stderr.
-    Raises ProgramError if the variable is not there or neither; whatever the file's own
-    code raises.
+    stderr.  Any other file holds the text of one program.
+    Raises ProgramError if the variable is not there or neither, or the text is wrong;
+    whatever the file's own code raises.
     """
-    found = _variable(path, name)
+    found = _variable(path, name) if path.suffix == ".py" else _text(path, name)
     if isinstance(found, Draft):
         found = found.schedule
     if isinstance(found, Schedule):
         as_written = found.program.schedule().schedule
         return found.program, {"as_written": as_written, name: found}
     return found, library(found)
+
+
+def _text(path: Path, name: str) -> Program:
+    try:
+        program = parse_program(path.read_text(), file=str(path))
+    except UnicodeDecodeError as error:
+        raise ProgramError(f"{path.name} is no text", got=error, need="UTF-8") from None
+    if program.name != name:
+        raise ProgramError(
+            f"{path.name} holds another program", got=name, need=program.name
+        )
+    return program
 
 
 def _variable(path: Path, name: str) -> Program | Schedule | Draft:

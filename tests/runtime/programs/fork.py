@@ -11,7 +11,7 @@ from coconet.errors import UsedAfterFork
 from coconet.runtime.world import init
 
 world = init(timeout_s=30)
-total = Total(world, 4)
+total = Total(world, 4, threads=2)
 total(np.arange(4))
 child = os.fork()
 if child == 0:

@@ -73,6 +73,28 @@ int32_t cc_kernel(cc_args *a) {
   return w->barrier(a, 1);
 }
 """,
+    # out[i] = sum over ranks of in[i], in parts; in one part of rank words[1] it dies
+    "parts": """
+#include "runtime.h"
+#include <signal.h>
+#include <unistd.h>
+static void tile(cc_args *a, const int64_t *w, int64_t part, int64_t parts) {
+  const cc_world *world = a->world;
+  int64_t *out = (int64_t *)a->pointers[world->size + world->rank];
+  if (world->rank == w[1] && part == parts - 1) kill(getpid(), SIGKILL);
+  for (int64_t i = w[0] * part / parts; i < w[0] * (part + 1) / parts; i++) {
+    out[i] = 0;
+    for (int q = 0; q < world->size; q++) out[i] += ((int64_t *)a->pointers[q])[i];
+  }
+}
+int32_t cc_kernel(cc_args *a) {
+  cc_world *w = a->world;
+  int32_t rc = w->arrive(a);
+  if (rc) return rc;
+  w->run(a, tile, a->words);
+  return w->barrier(a, 1);
+}
+""",
 }
 WAITS = ("the arrival of program test (test.py:1)", "all_gather(p1) (test.py:2)")
 
@@ -97,12 +119,13 @@ def bind(world: World, name: str, **changes: object) -> Call:
 
 
 class Total:
-    """The kernel `total` on n numbers."""
+    """The kernel `total` on n numbers, or `parts`, which does the same in threads."""
 
-    def __init__(self, world: World, n: int) -> None:
+    def __init__(self, world: World, n: int, threads: int = 0) -> None:
         self.given = world.pool.empty((n,), np.int64)
         self.out = np.empty((n,), np.int64)
-        self.call = bind(world, "total", words=[n])
+        name = "parts" if threads else "total"
+        self.call = bind(world, name, words=[n, -1], threads=threads or 1)
         offset = world.pool.offset_of(self.given.ctypes.data, self.given.nbytes)
         self.call.set_symmetric(0, offset)
         self.call.set_private(1, self.out.ctypes.data)

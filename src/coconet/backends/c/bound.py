@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import operator
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coconet.backends.arguments import call_scalars, stored_shape
+from coconet.backends.arguments import as_tensor, call_scalars, stored_shape
 from coconet.backends.c.refuse import refusing
-from coconet.backends.c.words import Knobs, tile_words, used_consts
-from coconet.errors import UnsupportedError
+from coconet.backends.c.words import Knobs, plan_words, used_consts
+from coconet.errors import RunError, UnsupportedError
 from coconet.ir import bind_shape
-from coconet.plan import Buffer, Plan, Role, Space, Store, Tile
+from coconet.plan import Apply, Buffer, Plan, Role, Space, Tile
 from coconet.plan.evaluate import ScalarEvaluator
 from coconet.runtime.executable import Call, Kernel
 from coconet.runtime.library import MAX_SCALARS
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 __all__ = ["BoundStep"]
+
+THREAD_ELEMENTS = 1 << 16  # a thread that sleeps is awake after some 10 us
 
 
 class BoundStep:
@@ -63,26 +67,31 @@ class BoundStep:
             world,
             kernel,
             num_buffers=len(plan.buffers),
-            words=_words(plan, sizes, world.rank, knobs),
+            words=plan_words(plan, sizes, world.rank, knobs),
             num_scalars=len(plan.scalars),
             num_consts=len(plan.consts),
             fingerprint=(fingerprint, int.from_bytes(shapes[:8], "little"), 0, 0),
             text=text,
             waits=plan.waits,
             scalars=tuple(zip(plan.scalars, plan.scalar_kinds, strict=True)),
+            threads=knobs.threads or _threads(plan, world, sizes),
         )
         self.staged_bytes = 0
         # Another thread must not touch this step's words and pointers during a call.
         self._busy = threading.Lock()
+        self._turn = 0  # calls that held it; who sees it change waited for one
         self._given: tuple[Any, ...] = ()
         self._lay: tuple[object, ...] = ()
         self._arrays: tuple[Array, ...] = ()
         self._copies_in: list[tuple[Array, Array]] = []
         self._copies_out: list[tuple[Array, Array]] = []
+        self._out: Any = None  # what a call returns, unless its results are new
+        self._is_direct = False  # a call copies and allocates nothing
         self._owned: dict[str, Array] = {}
         numbered = list(enumerate(plan.buffers))
-        self._arguments = [(n, b) for n, b in numbered if b.role is Role.ARGUMENT]
+        self._tensors = [(n, b) for n, b in numbered if b.role is not Role.SCRATCH]
         self._results = [(n, b) for n, b in numbered if b.role is Role.RESULT]
+        self._fresh = self._results
         for number, buffer in numbered:
             if buffer.role is Role.SCRATCH:
                 self._point(number, buffer, self._own(buffer))
@@ -98,8 +107,9 @@ class BoundStep:
     def place(self, arrays: Mapping[str, Array], *, keep: Mapping[str, Any]) -> None:
         """Point the arguments at these arrays, of the shapes that the step is bound to.
 
-        keep holds the caller's objects. They and their memory, which a tensor may leave
-        for other memory, stay alive until the next placing.
+        Results among them are written there; all others are new at every call.
+        keep holds the caller's objects, by name. They and their memory, which a tensor
+        may leave for other memory, stay alive until the next placing.
         """
         self._given = (None,) * len(keep)  # until it succeeds
         self._lay = tuple(map(_memory, keep.values()))
@@ -107,8 +117,13 @@ class BoundStep:
         self.staged_bytes = 0
         self._copies_in.clear()
         self._copies_out.clear()
-        for number, buffer in self._arguments:
-            self._place(number, buffer, arrays[buffer.name])
+        for number, buffer in self._tensors:
+            if buffer.name in arrays:
+                self._place(number, buffer, arrays[buffer.name])
+        outs = [keep[b.name] for _, b in self._results if b.name in keep]
+        self._out = tuple(outs) if len(outs) > 1 else outs[0] if outs else None
+        self._fresh = [] if outs else self._results
+        self._is_direct = not (self._copies_in or self._copies_out or self._fresh)
         self._given = tuple(keep.values())
 
     def _prepare_scalars(self) -> None:
@@ -118,7 +133,7 @@ class BoundStep:
         self._by_name = _picker(plan.scalars)
         self._scalars = struct.Struct("".join("dq"[i] for i in self._is_int))
         self._scalar_memory = call.scalars
-        self._evaluate = ScalarEvaluator(plan.consts)
+        self._evaluate = ScalarEvaluator(plan.consts, self._sizes)
         used = used_consts(plan)
         self._pick_consts = _picker(used)
         self._consts = struct.Struct("".join("dq"[plan.consts[n].is_int] for n in used))
@@ -132,9 +147,11 @@ class BoundStep:
             self._point(number, buffer, array)
             return
         staging = self._own(buffer)
-        self._copies_in.append((staging, array))
-        self.staged_bytes += array.nbytes
-        if buffer.name in self._plan.updated:
+        is_result = buffer.role is Role.RESULT
+        if not is_result:
+            self._copies_in.append((staging, array))
+            self.staged_bytes += array.nbytes
+        if is_result or buffer.name in self._plan.updated:
             self._copies_out.append((array, staging))
             self.staged_bytes += array.nbytes
         self._point(number, buffer, staging)
@@ -161,10 +178,14 @@ class BoundStep:
 
     def __call__(self, *given: float | int, **named: float | int) -> Any:
         """Run with these scalars, by position or name.  See CompiledStep."""
+        turn = self._turn
         if self._busy.locked():
             raise self._world.refusal()
         # Ctrl-C cannot come between taking the lock and `with` knowing of it.
         with self._busy:
+            if turn != self._turn:
+                raise self._world.refusal()
+            self._turn = turn + 1
             return self._run(given, named)
 
     def call_on(
@@ -175,9 +196,13 @@ class BoundStep:
         named: Mapping[str, Any],
     ) -> Any:
         """Place the step on these tensors, if it is not there already, and run it."""
+        turn = self._turn
         if self._busy.locked():
             raise self._world.refusal()
         with self._busy:
+            if turn != self._turn:
+                raise self._world.refusal()
+            self._turn = turn + 1
             if not self._holds(tensors):
                 refusing(
                     self._world,
@@ -198,10 +223,10 @@ class BoundStep:
         # read back as f64 and i64, whatever kind of number was passed
         values = self._evaluate(self._scalars.unpack_from(self._scalar_memory))
         self._consts.pack_into(self._const_memory, 0, *self._pick_consts(values))
-        if self._copies_in or self._results:
+        if not self._is_direct:
             return self._call_with_copies()
         self._call()
-        return None
+        return self._out
 
     def _checked(
         self, given: Sequence[Any], named: Mapping[str, Any]
@@ -216,19 +241,28 @@ class BoundStep:
         for staging, array in self._copies_in:
             np.copyto(staging, array)
         results = refusing(self._world, self._plan.name, self._allocate_results)
-        for (number, buffer), array in zip(self._results, results, strict=True):
+        for (number, buffer), array in zip(self._fresh, results, strict=True):
             self._point(number, buffer, array)
-        self._call()
-        for array, staging in self._copies_out:
-            np.copyto(array, staging)
+        self._call_and_copy_out()
+        if not results:
+            return self._out
         if self._wants_torch:
-            results = [_as_tensor(result) for result in results]
-        if len(results) > 1:
-            return tuple(results)
-        return results[0] if results else None
+            results = [as_tensor(result) for result in results]
+        return tuple(results) if len(results) > 1 else results[0]
+
+    def _call_and_copy_out(self) -> None:
+        try:
+            self._call()
+            for array, staging in self._copies_out:
+                np.copyto(array, staging)
+        except RunError:
+            raise
+        except BaseException as error:  # Ctrl-C, most likely: the peers have updated
+            self._call.spoil(f"{type(error).__name__} before all results were copied")
+            raise
 
     def _allocate_results(self) -> list[Array]:
-        return [self._allocate(buffer) for _, buffer in self._results]
+        return [self._allocate(buffer) for _, buffer in self._fresh]
 
     def restore(self) -> None:
         """Allow calls again after a fault: the updated tensors were loaded again."""
@@ -247,22 +281,11 @@ def _memory(given: Any) -> object:
     return (given.data_ptr(), given.stride()) if hasattr(given, "data_ptr") else None
 
 
-def _as_tensor(array: Array) -> Any:
-    import torch
-
-    from_numpy = cast("Any", torch).from_numpy
-    if array.dtype.name == "bfloat16":
-        return from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return from_numpy(array)
-
-
-def _words(plan: Plan, sizes: Mapping[str, int], rank: int, knobs: Knobs) -> list[int]:
-    words: list[int] = []
-    for tile in (step for step in plan.body if isinstance(step, Tile)):
-        stored = (s for s in tile.body if isinstance(s, Store))
-        itemsize = sum(plan.buffer(s.buffer).dtype.itemsize for s in stored)
-        words += tile_words(tile, sizes, rank, plan.ranks, knobs, itemsize)
-    return words
+def _threads(plan: Plan, world: World, sizes: Mapping[str, int]) -> int:
+    """Return how many threads have enough to do with this rank's largest buffer."""
+    shapes = (stored_shape(b, sizes, world.rank, world.size) for b in plan.buffers)
+    elements = max(map(math.prod, shapes), default=0)
+    return max(1, min(world.threads, elements // THREAD_ELEMENTS))
 
 
 def _description(plan: Plan, sizes: Mapping[str, int]) -> str:
@@ -271,7 +294,11 @@ def _description(plan: Plan, sizes: Mapping[str, int]) -> str:
     The same on every rank, although pieces may differ in size.
     """
     digest = hashlib.sha256(str(plan).encode()).hexdigest()[:12]
-    lines = [f"program {plan.name}", f"plan {digest}"]
+    tiles = (step for step in plan.body if isinstance(step, Tile))
+    steps = (step for tile in tiles for step in tile.body if isinstance(step, Apply))
+    counted = Counter(step.primitive for step in steps)
+    counts = (f"{count} {name}" for name, count in counted.items())
+    lines = [f"program {plan.name}", f"plan {digest}: {', '.join(counts) or 'copies'}"]
     for buffer in plan.with_role(Role.ARGUMENT):
         shape = list(bind_shape(buffer.shape, sizes))
         cut = "" if buffer.cut is None else f" cut by {buffer.cut!r}"

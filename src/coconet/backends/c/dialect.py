@@ -32,7 +32,8 @@ C_TYPES = {
     "bool": "uint8_t",
 }
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "shl": "<<"}
+_BITWISE = {"bit_and": "&", "bit_or": "|", "bit_xor": "^", "shr": ">>"}
 _COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|"}
 
 PRELUDE = """\
@@ -53,6 +54,18 @@ CC_ORDERED(cc_min_f32, float, uint32_t, <, |)
 CC_ORDERED(cc_max_f32, float, uint32_t, >, &)
 CC_ORDERED(cc_min_f64, double, uint64_t, <, |)
 CC_ORDERED(cc_max_f64, double, uint64_t, >, &)
+
+/* bits of floats, of the same width */
+#define CC_REINTERPRETED(name, from, to)                                 \\
+  static inline __attribute__((unused)) to name(from a) {                \\
+    to r;                                                                \\
+    memcpy(&r, &a, sizeof r);                                            \\
+    return r;                                                            \\
+  }
+CC_REINTERPRETED(cc_bits_f32, float, int32_t)
+CC_REINTERPRETED(cc_bits_f64, double, int64_t)
+CC_REINTERPRETED(cc_from_bits_f32, int32_t, float)
+CC_REINTERPRETED(cc_from_bits_f64, int64_t, double)
 """
 
 
@@ -81,8 +94,11 @@ def convert_text(value: str, to: DType, source: DType | None = None) -> str:
 def literal_text(value: Number, dtype: DType) -> str:
     """Return a number, rounded to the dtype by the C compiler, as a C expression."""
     if not dtype.is_float:
-        integer = bool(value) if dtype.kind == "bool" else value
-        return f"({convert_text(f'INT64_C({int(integer)})', dtype)})"
+        integer = int(bool(value) if dtype.kind == "bool" else value)
+        # C has no negative literals, and the least number's opposite is too large
+        least = integer == -(1 << 63)
+        text = "INT64_MIN" if least else f"INT64_C({integer})"
+        return f"({convert_text(text, dtype)})"
     number = float(value)
     if isnan(number):
         text = '__builtin_nan("")'
@@ -109,6 +125,8 @@ def apply_text(primitive: str, args: list[str], dtype: DType, source: DType) -> 
         return f"{args[0]} ? {args[1]} : {args[2]}"
     if primitive == "cast":
         return convert_text(args[0], dtype, source)
+    if primitive in ("bits", "from_bits"):
+        return f"cc_{primitive}_{source if source.is_float else dtype}({args[0]})"
     if source.is_float:
         return _float_text(primitive, args, source)
     return _integer_text(primitive, args, kind, source)
@@ -130,10 +148,12 @@ def _float_text(primitive: str, args: list[str], dtype: DType) -> str:
 
 
 def _integer_text(primitive: str, args: list[str], kind: str, dtype: DType) -> str:
+    if primitive in _BITWISE:
+        return f"({kind})({args[0]} {_BITWISE[primitive]} {args[1]})"
     # unsigned arithmetic wraps; signed overflow would be undefined
     bits = dtype.itemsize * 8
     a, *rest = [f"(uint{max(bits, 32)}_t){arg}" for arg in args]
-    if primitive in ("add", "sub", "mul"):
+    if primitive in ("add", "sub", "mul", "shl"):
         return f"({kind})({a} {_INFIX[primitive]} {rest[0]})"
     if primitive == "neg":
         return f"({kind})(0 - {a})"

@@ -1,8 +1,9 @@
-"""Plan to C: one function per tile, and one that runs them in order."""
+"""Plan to C: one function per loop, and one that runs them in order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from coconet.backends.c.dialect import (
     PRELUDE,
@@ -11,12 +12,26 @@ from coconet.backends.c.dialect import (
     convert_text,
     literal_text,
 )
+from coconet.backends.c.folds import (
+    fold_end,
+    fold_feed,
+    fold_fields,
+    fold_head,
+    fold_text,
+    join_text,
+)
 from coconet.backends.c.halves import HALVES
+from coconet.backends.c.trees import trees
 from coconet.backends.c.words import (
+    FOLD_WORDS,
+    Move,
     TileWord,
-    row_maps,
+    folds_columns,
+    move_of,
+    reductions,
     row_width,
     used_consts,
+    views,
     word_count,
 )
 from coconet.plan import (
@@ -27,14 +42,17 @@ from coconet.plan import (
     Barrier,
     Constant,
     FenceStores,
+    Fold,
     Index,
     Load,
     Peer,
     Plan,
+    Reduce,
     Register,
-    RowMap,
+    Step,
     Store,
     Tile,
+    View,
 )
 
 __all__ = ["print_plan"]
@@ -45,16 +63,23 @@ def print_plan(plan: Plan) -> str:
 
     Raises UnsupportedError for what the C backend cannot do.
     """
-    parts = ['#include "runtime.h"', PRELUDE + HALVES]
+    parts = ['#include "runtime.h"', PRELUDE + HALVES + trees(plan)]
     calls: list[str] = []
     words = 0
-    for instruction in plan.body:
+    for number, instruction in enumerate(plan.body):
         match instruction:
             case Tile():
-                number = len(parts) - 2
-                parts.append(_TilePrinter(plan, instruction, number).text())
-                calls.append(f"tile_{number}(a, a->words + {words});")
-                words += word_count(instruction)
+                joined = join_text(plan, instruction, number)
+                parts.append(joined + _TilePrinter(plan, instruction, number).text())
+                call = f"a->world->run(a, tile_{number}, a->words + {words});"
+                calls.append(
+                    _JOINED.format(number=number, call=call) if joined else call
+                )
+                words += word_count(instruction, plan.ranks)
+            case Fold():
+                parts.append(fold_text(plan, instruction, number))
+                calls.append(f"fold_{number}(a, a->words + {words});")
+                words += word_count(instruction, plan.ranks)
             case Arrive():
                 calls.append("if ((code = a->world->arrive(a))) goto end;")
             case Barrier(where):
@@ -65,6 +90,14 @@ def print_plan(plan: Plan) -> str:
     parts.append(_ENTRY.format(name=plan.name, ranks=plan.ranks, body=body))
     return "\n".join(parts)
 
+
+_JOINED = """\
+{{
+    trees_{number} trees[CC_MAX_THREADS];
+    a->scratch = trees;
+    {call}
+    join_{number}(a, trees);
+  }}"""
 
 _ENTRY = """\
 /* program {name} on {ranks} ranks */
@@ -80,38 +113,73 @@ end:
 """
 
 _TILE = """\
-static void tile_{number}(cc_args *a, const int64_t *w) {{
-  const int64_t outer = w[{OUTER}], extent = w[{EXTENT}], inner = w[{INNER}];
-  const int64_t lo = w[{LO}], hi = w[{HI}], length = (hi - lo) * inner;
+static void tile_{number}(cc_args *a, const int64_t *w, int64_t part, int64_t parts) {{
+  const int64_t extent = w[{EXTENT}], inner = w[{INNER}], lo = w[{LO}];
+  const int64_t length = (w[{HI}] - lo) * inner, total = w[{OUTER}] * length;
   const int64_t rank = a->world->rank, size = a->world->size;
-  char **const at = a->pointers;
+{share}  char **const at = a->pointers;
   (void)rank;
   (void)size;
-  for (int64_t o = 0; o < outer; o++) {{
-    const int64_t global = (o * extent + lo) * inner, piece = o * length;
+{folds}  for (int64_t piece = begin, n; piece < end; piece += n) {{
+    const int64_t o = piece / length, t = piece - o * length;
+    const int64_t global = (o * extent + lo) * inner + t;
     (void)global;
-    (void)piece;
-    for (int64_t t = 0, n; t < length; t += n) {{
-      n = length - t < w[{BLOCK}] ? length - t : w[{BLOCK}];
+    n = end - piece < w[{BLOCK}] ? end - piece : w[{BLOCK}];
+    n = length - t < n ? length - t : n;
+{rows}    body_{number}({arguments});
+{spread}{feeds}  }}
+{ends}}}
+"""
+
+_COLUMNS = """\
+static void tile_{number}(cc_args *a, const int64_t *w, int64_t part, int64_t parts) {{
+  const int64_t extent = w[{EXTENT}], inner = w[{INNER}], lo = w[{LO}];
+  const int64_t length = (w[{HI}] - lo) * inner;
+  const int64_t folded = w[{words}], columns = w[{words} + 2];
+  const int64_t total = w[{words} + 1] * columns;
+  const int64_t rank = a->world->rank, size = a->world->size;
+{share}  char **const at = a->pointers;
+  {type} fold_0[COLUMNS], *const to = ({type} *)at[{buffer} * size + rank];
+  cc_columns_{tree} tree;
+  for (int64_t kept = begin, n; kept < end; kept += n) {{
+    const int64_t outer = kept / columns, column_0 = kept - outer * columns;
+    n = end - kept < COLUMNS ? end - kept : COLUMNS;
+    n = columns - column_0 < n ? columns - column_0 : n;
+    tree.rows = tree.depth = 0;
+    for (int64_t r = 0; r < folded; r++) {{
+      const int64_t piece = (outer * folded + r) * columns + column_0;
+      const int64_t o = piece / length, t = piece - o * length;
+      const int64_t global = (o * extent + lo) * inner + t;
+      (void)global;
+      /* the least number is found in the first row already */
+      n = length - t < n ? length - t : n;
 {rows}      body_{number}({arguments});
-{spread}    }}
+      cc_feed_columns_{tree}(&tree, fold_0, n);
+    }}
+    cc_total_columns_{tree}(&tree, n, to + kept);
   }}
 }}
 """
 
-_SPREAD = """\
-      for (int64_t q = 1; q < size; q++) {{
-        const int64_t peer = (rank + q) % size;
-        {type} *to = ({type} *)at[{buffer} * size + peer] + {offset};
-        const {type} *from = ({type} *)at[{buffer} * size + rank] + {offset};
-        if (w[{STREAM}])
-          cc_stream_copy(to, from, (size_t)n * sizeof *to);
-        else
-          memcpy(to, from, (size_t)n * sizeof *to);
-      }}
+_SHARE = """\
+  const int64_t share = (total / parts / w[{GRAIN}] + 1) * w[{GRAIN}];
+  const int64_t begin = parts == 1 ? 0 : share * part < total ? share * part : total;
+  const int64_t end = parts == 1 || total - begin < share ? total : begin + share;
 """
 
-_Slot = tuple[str, Peer, Index | RowMap]
+_SPREAD = """\
+    for (int64_t q = 1; q < size; q++) {{
+      const int64_t peer = (rank + q) % size;
+      {type} *to = ({type} *)at[{buffer} * size + peer] + {offset};
+      const {type} *from = ({type} *)at[{buffer} * size + rank] + {offset};
+      if (w[{STREAM}])
+        cc_stream_copy(to, from, (size_t)n * sizeof *to);
+      else
+        memcpy(to, from, (size_t)n * sizeof *to);
+    }}
+"""
+
+_Slot = tuple[str, Peer, Index | View]
 
 
 @dataclass(slots=True)
@@ -124,13 +192,24 @@ class _TilePrinter:
     slots: dict[_Slot, int] = field(default_factory=dict[_Slot, int])
     written: set[int] = field(default_factory=set[int])
     consts: dict[Constant, None] = field(default_factory=dict[Constant, None])
+    strided: dict[View, None] = field(default_factory=dict[View, None])
+
+    @property
+    def folds(self) -> tuple[Reduce, ...]:
+        """The steps that fold rows."""
+        return reductions(self.tile)
 
     def text(self) -> str:
         """Return both functions."""
         lines = [self._step(step) for step in self.tile.body]
         loop = "\n".join(f"    {line}" for line in lines)
         heads = "".join(f"  {self._const_text(const)}\n" for const in self.consts)
-        parameters = ", ".join(self._parameter(slot) for slot in self.slots)
+        named = [self._parameter(slot) for slot in self.slots]
+        for j, fold in enumerate(self.folds):
+            kind = c_type(self.plan.buffer(fold.buffer).dtype)
+            named.append(f"{kind} *restrict f{j}")
+        named += [f"const int64_t s{j}" for j in range(len(self.strided))]
+        parameters = ", ".join(named)
         comment = f"/* {self.tile.name} */\n"
         body = (
             f"static __attribute__((noinline)) void body_{self.number}("
@@ -143,26 +222,38 @@ class _TilePrinter:
 
     def _outer(self) -> str:
         pointers = [self._argument(slot) for slot in self.slots]
-        spread = "".join(self._spread(step) for step in self.tile.body)
-        fixed = {word.name: int(word) for word in TileWord}
+        pointers += [f"fold_{j}" for j in range(len(self.folds))]
+        strides = [self._stride(view) for view in self.strided]
+        fixed: dict[str, Any] = {word.name: int(word) for word in TileWord}
+        fixed |= {
+            "arguments": ", ".join(["n", "a->consts", *pointers, *strides]),
+            "rows": self._rows(),
+            "share": _SHARE.format(**fixed),
+        }
+        if folds_columns(self.tile):
+            (step,) = self.folds
+            return _COLUMNS.format(
+                **fixed, **fold_fields(self.plan, self.tile, self.number, step)
+            )
+        place = self.plan, self.tile, self.number
         return _TILE.format(
             number=self.number,
-            arguments=", ".join(["n", "a->consts", *pointers]),
-            rows=self._rows(),
-            spread=spread,
+            spread="".join(self._spread(step) for step in self.tile.body),
+            folds=fold_head(*place),
+            feeds=fold_feed(*place),
+            ends=fold_end(*place),
             **fixed,
         )
 
-    def _slot(self, buffer: str, peer: Peer, index: Index | RowMap) -> int:
+    def _slot(self, buffer: str, peer: Peer, index: Index | View) -> int:
         key = buffer, OWN if peer is EVERY else peer, index
         return self.slots.setdefault(key, len(self.slots))
 
-    def _step(self, step: Load | Apply | Store) -> str:
+    def _step(self, step: Step) -> str:
         match step:
             case Load(result, buffer, peer, index):
                 slot = self._slot(buffer, peer, index)
-                moves = not isinstance(index, RowMap) or self._row_moves(index)
-                value = f"b{slot}[{'i' if moves else '0'}]"
+                value = f"b{slot}[{self._element(index)}]"
                 return f"const {c_type(result.dtype)} r{result.number} = {value};"
             case Apply(result, primitive, args):
                 texts = [self._operand(arg) for arg in args]
@@ -171,7 +262,18 @@ class _TilePrinter:
             case Store(buffer, peer, index, source):
                 slot = self._slot(buffer, peer, index)
                 self.written.add(slot)
-                return f"b{slot}[i] = {self._operand(source)};"
+                return f"b{slot}[{self._element(index)}] = {self._operand(source)};"
+            case Reduce(source=source):
+                return f"f{self.folds.index(step)}[i] = {self._operand(source)};"
+
+    def _element(self, index: Index | View) -> str:
+        """Return which element of a slot's pointer belongs to element i of the row."""
+        move = move_of(index, self.tile) if isinstance(index, View) else Move.NEXT
+        if move is not Move.STRIDE:
+            return "i" if move is Move.NEXT else "0"
+        assert isinstance(index, View)
+        self.strided[index] = None
+        return f"i * s{list(self.strided).index(index)}"
 
     def _operand(self, operand: Register | Constant) -> str:
         if isinstance(operand, Register):
@@ -206,42 +308,50 @@ class _TilePrinter:
     def _buffer_number(self, name: str) -> int:
         return [buffer.name for buffer in self.plan.buffers].index(name)
 
-    def _offset(self, index: Index | RowMap) -> str:
-        if isinstance(index, RowMap):
-            return f"row_{row_maps(self.tile).index(index)}"
-        return "global + t" if index is Index.GLOBAL else "piece + t"
+    def _offset(self, index: Index | View) -> str:
+        if isinstance(index, View):
+            return f"row_{views(self.tile).index(index)}"
+        return "global" if index is Index.GLOBAL else "piece"
 
-    def _row_moves(self, row: RowMap) -> bool:
-        width = row_width(self.tile)
-        return width > 0 and row.follows[-1]
+    def _words_of(self, view: View) -> int:
+        """Return where the words of a view begin."""
+        leading = len(self.tile.shape) - row_width(self.tile)
+        first = TileWord.REST + FOLD_WORDS * len(self.folds) + leading
+        return first + views(self.tile).index(view) * (2 + leading)
+
+    def _stride(self, view: View) -> str:
+        leading = len(self.tile.shape) - row_width(self.tile)
+        return f"w[{self._words_of(view) + 1 + leading}]"
 
     def _rows(self) -> str:
-        """Return code that ends a block with its row, and finds broadcast operands."""
-        maps = row_maps(self.tile)
-        if not maps:
+        """Return code that ends a block with its row, and finds where views are."""
+        found = views(self.tile)
+        if not found:
             return ""
         leading = len(self.tile.shape) - row_width(self.tile)
-        first = TileWord.ROWS + leading
+        extents = TileWord.REST + FOLD_WORDS * len(self.folds)
         width = f"w[{int(TileWord.ROW_WIDTH)}]"
         lines = [
-            f"const int64_t row = (global + t) / {width};",
-            f"const int64_t column = (global + t) % {width};",
+            f"const int64_t row = global / {width}, column = global % {width};",
             f"n = {width} - column < n ? {width} - column : n;",
             "int64_t rest = row;",
+            "(void)rest;",
         ]
-        for number, row in enumerate(maps):
-            start = f"w[{first + number * (1 + leading)}]"
-            moves = " + column" if self._row_moves(row) else ""
-            lines.append(f"int64_t row_{number} = {start}{moves};")
+        for number, view in enumerate(found):
+            move, start = move_of(view, self.tile), f"w[{self._words_of(view)}]"
+            if move is not Move.FIXED:
+                step = "" if move is Move.NEXT else f" * {self._stride(view)}"
+                start += f" + column{step}"
+            lines.append(f"int64_t row_{number} = {start};")
         for dim in reversed(range(leading)):
-            lines.append(f"const int64_t d{dim} = rest % w[{TileWord.ROWS + dim}];")
-            lines.append(f"rest /= w[{TileWord.ROWS + dim}];")
-            for number in range(len(maps)):
-                stride = first + number * (1 + leading) + 1 + dim
+            lines.append(f"const int64_t d{dim} = rest % w[{extents + dim}];")
+            lines.append(f"rest /= w[{extents + dim}];")
+            for number, view in enumerate(found):
+                stride = self._words_of(view) + 1 + dim
                 lines.append(f"row_{number} += d{dim} * w[{stride}];")
-        return "".join(f"      {line}\n" for line in lines)
+        return "".join(f"    {line}\n" for line in lines)
 
-    def _spread(self, step: Load | Apply | Store) -> str:
+    def _spread(self, step: Step) -> str:
         if not isinstance(step, Store) or step.peer is not EVERY:
             return ""
         return _SPREAD.format(

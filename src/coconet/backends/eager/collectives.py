@@ -19,7 +19,7 @@ from coconet.ir import Domain, DType, Sliced, Value
 from coconet.ops import AllReduce, ReduceScatter
 from coconet.ops.elementwise import wide_dtype
 
-__all__ = ["all_gather", "all_reduce", "reduce_scatter"]
+__all__ = ["all_gather", "all_reduce", "gather_pieces", "reduce_scatter"]
 
 _distributed: Any = torch.distributed  # it annotates few parameters
 
@@ -68,11 +68,16 @@ def reduce_scatter(place: Place, value: Value, x: Tensor) -> Tensor:
 
 
 def all_gather(place: Place, value: Value, x: Tensor) -> Tensor:
+    """Return the whole tensor of which every rank has a piece."""
+    return gather_pieces(place, value.inputs[0], x)
+
+
+def gather_pieces(place: Place, source: Value, x: Tensor) -> Tensor:
     """Exchange equal blocks of bytes and drop the padding."""
-    layout = value.inputs[0].type.layout
+    layout = source.type.layout
     assert isinstance(layout, Sliced)  # infer refused anything else
-    shape = place.shape(value)
-    if not place.exchanges(value):
+    shape = place.shape(source)
+    if not place.exchanges(source):
         return x.reshape(shape)
     domain = Domain.of(shape, layout.cut)
     lo, hi = domain.piece(place.rank, place.ranks)

@@ -54,7 +54,11 @@ class Place:
 
     def piece(self, x: Any, cut: Cut) -> Tensor:
         """Return this rank's piece of a whole tensor: a view where strides allow."""
-        piece: Any = take_piece(x, cut, self.rank, self.ranks)
+        return self.piece_of(x, cut, self.rank)
+
+    def piece_of(self, x: Any, cut: Cut, rank: int) -> Tensor:
+        """Return a rank's piece of a whole tensor: a view where strides allow."""
+        piece: Any = take_piece(x, cut, rank, self.ranks)
         return piece
 
     def scalar(self, number: float | int, dtype: DType) -> Tensor:

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from coconet.backends.eager.order import as_signed, in_order, out_of_order
 from coconet.backends.eager.place import Operand, Place, torch_dtype
-from coconet.ir import Cut, DType, Replicated, Sliced, Value
+from coconet.ir import Cut, DType, Replicated, Sliced, Value, f32, f64
 from coconet.ops import Elementwise
 from coconet.ops.elementwise import wide_dtype
+from coconet.plan.expansions import EXPANSIONS, expand
 
 __all__ = ["POINTWISE", "cast", "elementwise", "where"]
 
@@ -116,6 +117,66 @@ def _rsqrt(x: Tensor) -> Tensor:
     return torch.div(x.new_ones(()), _sqrt(x))
 
 
+def _bits(x: Tensor) -> Tensor:
+    return x.view(torch.int32 if x.dtype is torch.float32 else torch.int64)
+
+
+def _from_bits(x: Tensor) -> Tensor:
+    return x.view(torch.float32 if x.dtype is torch.int32 else torch.float64)
+
+
+_PRIMITIVES: dict[str, Call] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "lt": torch.lt,
+    "le": torch.le,
+    "eq": torch.eq,
+    "ne": torch.ne,
+    "and": torch.logical_and,
+    "or": torch.logical_or,
+    "not": torch.logical_not,
+    "select": torch.where,
+    "bits": _bits,
+    "from_bits": _from_bits,
+    "bit_and": torch.bitwise_and,
+    "bit_or": torch.bitwise_or,
+    "bit_xor": torch.bitwise_xor,
+    "shl": torch.bitwise_left_shift,
+    "shr": torch.bitwise_right_shift,
+}
+"""Primitive -> torch, on floats and signed integers: what expansions are made of."""
+
+
+class _TensorArithmetic:
+    """Applies primitives to tensors, so that expansions have the interpreter's bits."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def apply(
+        self, primitive: str, *args: Tensor, dtype: DType | None = None
+    ) -> Tensor:
+        if primitive == "cast":
+            assert dtype is not None
+            return args[0].to(torch_dtype(dtype))
+        return _PRIMITIVES[primitive](*args)
+
+    def literal(self, value: float | int, dtype: DType) -> Tensor:
+        return torch.tensor(value, dtype=torch_dtype(dtype), device=self.device)
+
+
+def _expanded(name: str) -> Call:
+    def call(*operands: Tensor) -> Tensor:
+        dtype = f32 if operands[0].dtype is torch.float32 else f64
+        return expand(name, _TensorArithmetic(operands[0].device), dtype, *operands)
+
+    return call
+
+
 POINTWISE: dict[str, Call] = {
     "add": _wrapping(torch.add),
     "sub": _wrapping(torch.sub),
@@ -138,5 +199,6 @@ POINTWISE: dict[str, Call] = {
     "logical_and": torch.logical_and,
     "logical_or": torch.logical_or,
     "logical_not": torch.logical_not,
+    **{name: _expanded(name) for name in EXPANSIONS},
 }
-"""Name of an element-wise op on tensors -> torch; pow is for scalars only."""
+"""Name of an element-wise op on tensors -> torch."""

@@ -92,7 +92,7 @@ class EagerStep:
         for name, given in tensors.items():
             check_argument(name, given)
         all_sizes = self.signature.sizes(tensors, sizes or {})
-        self.signature.check_updated(tensors, share_memory)
+        self.signature.check_written(tensors, share_memory)
         device = one_device(tensors)
         place = Place(self.group, self.rank, self.ranks, device, all_sizes)
         return BoundEager(self.program, place, self._steps, self._scalars, tensors)
@@ -120,7 +120,7 @@ class BoundEager:
         self._names = [value.name for value in program.scalars]
         self._is_int = [value.type.dtype is i64 for value in program.scalars]
         self._scalars = tuple(scalars)
-        self._evaluate = ScalarEvaluator(tuple(scalars.values()))
+        self._evaluate = ScalarEvaluator(tuple(scalars.values()), place.sizes)
 
     def __call__(self, *given: float | int, **named: float | int) -> Any:
         """Run with these scalars, by position or name."""

@@ -9,15 +9,27 @@ from torch import Tensor
 from coconet.backends.eager.collectives import all_gather, all_reduce, reduce_scatter
 from coconet.backends.eager.place import Place
 from coconet.backends.eager.pointwise import cast, elementwise, where
+from coconet.backends.eager.rows import (
+    concat,
+    index,
+    reduce,
+    reshape,
+    transpose,
+)
 from coconet.ir import Value
 from coconet.ops import (
     AllGather,
     AllReduce,
     Cast,
+    Concat,
     Elementwise,
+    Index,
     Op,
+    Reduce,
     ReduceScatter,
+    Reshape,
     Slice,
+    Transpose,
     Update,
     Where,
 )
@@ -41,6 +53,11 @@ CALLS: dict[type[Op], Callable[..., Tensor]] = {
     Where: where,
     Cast: cast,
     Slice: slice_,
+    Reduce: reduce,
+    Reshape: reshape,
+    Transpose: transpose,
+    Index: index,
+    Concat: concat,
     Update: update,
     AllReduce: all_reduce,
     ReduceScatter: reduce_scatter,

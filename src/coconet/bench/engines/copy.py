@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coconet.bench.engines.engine import Place, Ready, least_bytes
+from coconet.bench.engines.engine import Place, Ready
 from coconet.bench.machine import last_level_cache_bytes, memory_bytes
 
 __all__ = ["Copy", "buffer_bytes", "copy_step"]
@@ -24,7 +25,8 @@ class Copy:
 
     def __init__(self, place: Place) -> None:
         """Allocate both buffers and touch every page of them."""
-        self.size = place.size
+        self.library = " ".join(platform.libc_ver())
+        self.size, self.task = place.size, place.task
         nbytes = buffer_bytes(
             cache=last_level_cache_bytes(), memory=memory_bytes(), ranks=place.size
         )
@@ -33,9 +35,8 @@ class Copy:
 
     def prepare(self, elements: int) -> Ready:
         """Return the copy for a parameter of that many elements."""
-        step = copy_step(
-            self.source, self.target, least_bytes(elements, self.size) // 2
-        )
+        length = self.task.least_bytes(elements, self.size) // 2
+        step = copy_step(self.source, self.target, length)
         mebibytes = self.source.nbytes >> 20
         return Ready(step, f"streaming memcpy between two buffers of {mebibytes} MiB")
 

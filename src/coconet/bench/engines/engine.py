@@ -1,4 +1,4 @@
-"""What an engine is to the bench, and the one Adam step that all of them take."""
+"""What an engine is to the bench."""
 
 from __future__ import annotations
 
@@ -6,34 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from coconet.bench.engines.task import Array, Task
 
-__all__ = [
-    "BETAS",
-    "EPS",
-    "LR",
-    "Array",
-    "Engine",
-    "Place",
-    "Ready",
-    "gradient",
-    "least_bytes",
-    "parameter",
-]
-
-Array = NDArray[np.float32]
-
-LR, BETAS, EPS = 1e-3, (0.9, 0.999), 1e-8
+__all__ = ["Engine", "Place", "Ready"]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a worker stands: its rank of `size`, and its engine's private folder."""
+    """Where a worker stands, and what for.
+
+    Attributes
+      rank    of `size`
+      folder  the engine's own, private to the run
+      task    the step to take
+    """
 
     rank: int
     size: int
     folder: str
+    task: Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +43,13 @@ class Ready:
 
 
 class Engine(Protocol):
-    """One way to take the step; lives in a worker process, one per rank."""
+    """One way to take the step; lives in a worker process, one per rank.
+
+    Attributes
+      library  what it runs on, in the words of that library's own version
+    """
+
+    library: str
 
     def prepare(self, elements: int) -> Ready:
         """Return the step for a parameter of that many elements."""
@@ -61,28 +58,3 @@ class Engine(Protocol):
     def close(self) -> None:
         """Leave the group."""
         ...
-
-
-def parameter(elements: int) -> Array:
-    """Return the parameter before the first step: within 0.01, so that steps show."""
-    return _uniform(elements, stream=0) * np.float32(0.01)
-
-
-def gradient(elements: int, rank: int) -> Array:
-    """Return the gradient of one rank."""
-    return _uniform(elements, stream=1 + rank)
-
-
-def least_bytes(elements: int, ranks: int) -> int:
-    """Return the least bytes a rank reads and writes in one f32 Adam step.
-
-    It reads its piece of every rank's gradient, of p, m and v, and writes its piece of
-    m and v and of p on every rank.
-    """
-    piece = -(-elements // ranks)
-    return 8 * elements + 20 * piece
-
-
-def _uniform(elements: int, *, stream: int) -> Array:
-    numbers = np.random.default_rng([2022, stream]).random(elements, dtype=np.float32)
-    return numbers * np.float32(2) - np.float32(1)

@@ -1,22 +1,19 @@
-"""What the engines on torch.distributed's gloo share: the group and the optimizer."""
+"""What the engines on torch.distributed's gloo share: the group."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed
-from torch import Tensor
 
-from coconet.bench.engines.engine import BETAS, EPS, LR, Array, Place
+from coconet.bench.engines.engine import Place
 
-__all__ = ["Gloo", "adam_step", "distributed", "tensor"]
+__all__ = ["Gloo", "distributed"]
 
-distributed: Any = torch.distributed  # torch annotates few parameters of either
-_torch: Any = torch
+distributed: Any = torch.distributed  # torch annotates few of its parameters
 
 
 class Gloo:
@@ -25,7 +22,8 @@ class Gloo:
     def __init__(self, place: Place) -> None:
         """Meet the other ranks at a file in the engine's folder."""
         torch.set_num_threads(1)
-        self.rank, self.size = place.rank, place.size
+        self.library = f"torch {torch.__version__}"
+        self.rank, self.size, self.task = place.rank, place.size, place.task
         distributed.init_process_group(
             "gloo",
             store=distributed.FileStore(str(Path(place.folder) / "store"), place.size),
@@ -37,16 +35,3 @@ class Gloo:
     def close(self) -> None:
         """Leave the group."""
         distributed.destroy_process_group()
-
-
-def tensor(array: Array) -> Tensor:
-    """Return a tensor on the memory of the array."""
-    return _torch.from_numpy(array)
-
-
-def adam_step(parameter: Tensor, gradient: Tensor) -> Callable[[], object]:
-    """Return the step of torch's fastest Adam on a flat parameter and its gradient."""
-    leaf = torch.nn.Parameter(parameter)
-    leaf.grad = gradient
-    optimizer: Any = torch.optim.Adam([leaf], lr=LR, betas=BETAS, eps=EPS, fused=True)
-    return optimizer.step

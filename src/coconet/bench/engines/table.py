@@ -7,8 +7,18 @@ import importlib.util
 from dataclasses import dataclass
 
 from coconet.bench.engines.engine import Engine, Place
+from coconet.bench.engines.vendor import INSTALL, INTEL_MPI, MPICH, Vendor
 
-__all__ = ["ENGINES", "WORKLOADS", "Entry", "installed", "open_engine"]
+__all__ = [
+    "BASELINES",
+    "ENGINES",
+    "SELECTABLE",
+    "WORKLOADS",
+    "Entry",
+    "absent",
+    "exchanged_dtype",
+    "open_engine",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +31,14 @@ class Entry:
       module, factory  what to import from `coconet.bench.engines`
       needs            a module that must be installed
       environment      NAME=VALUE for the workers
+      vendor           the MPI library it runs on
     """
 
     module: str
     factory: str
     needs: str = "coconet"
     environment: tuple[str, ...] = ()
+    vendor: Vendor | None = None
 
 
 # glibc bypasses the caches only from 3/4 of the shared cache on, and a virtual machine
@@ -34,35 +46,62 @@ class Entry:
 # cores moves 13 GB/s per core as it comes and 24 GB/s with this.
 _STREAMING_MEMCPY = "GLIBC_TUNABLES=glibc.cpu.x86_non_temporal_threshold=0x100000"
 
-WORKLOADS = {
-    "adam": (
-        "coconet",
-        "coconet-unfused",
-        "coconet-local-fused",
-        "gloo+torch-adam-fused",
-        "gloo-rs-adam-ag",
-        "copy",
-    ),
-    "chain": ("coconet-chain", "copy"),
-}
-"""The engines that are timed beside each other, by workload."""
-
-ENGINES = {
+_OURS = {
     "coconet": Entry("coconet_engine", "fused"),
     "coconet-unfused": Entry("coconet_engine", "unfused"),
     "coconet-local-fused": Entry("coconet_engine", "local_fused"),
-    "coconet-chain": Entry("coconet_engine", "Chain"),
-    "gloo+torch-adam-fused": Entry("gloo_adam", "GlooAdam", needs="torch"),
-    "gloo-rs-adam-ag": Entry("gloo_rs_ag", "GlooRsAg", needs="torch"),
-    "copy": Entry("copy", "Copy", environment=(_STREAMING_MEMCPY,)),
 }
+_CHAIN = {"coconet-chain": Entry("coconet_engine", "Chain")}
+_COPY = {"copy": Entry("copy", "Copy", environment=(_STREAMING_MEMCPY,))}
 
 
-def installed() -> list[str]:
-    """Return the engines that can run here."""
-    return [
-        name for name, entry in ENGINES.items() if importlib.util.find_spec(entry.needs)
-    ]
+def _baselines(optimizer: str) -> dict[str, Entry]:
+    whole, sliced = f"+torch-{optimizer}-fused", f"-rs-{optimizer}-ag"
+    found = {
+        f"gloo{whole}": Entry("gloo_all_reduce", "GlooAllReduce", needs="torch"),
+        f"gloo{sliced}": Entry("gloo_rs_ag", "GlooRsAg", needs="torch"),
+    }
+    mpis = {"mpi-mpich": ("mpich", MPICH), "mpi-intel": ("intel_mpi", INTEL_MPI)}
+    for name, (factory, vendor) in mpis.items():
+        for form, module in ((whole, "mpi_all_reduce"), (sliced, "mpi_rs_ag")):
+            entry = Entry(module, factory, needs="torch", vendor=vendor)
+            found[name + form] = entry
+    return found
+
+
+_LIBRARIES = {optimizer: _baselines(optimizer) for optimizer in ("adam", "sgd")}
+
+BASELINES = {optimizer: tuple(found) for optimizer, found in _LIBRARIES.items()}
+"""What people use today, by optimizer."""
+
+WORKLOADS = {
+    **{name: (*_OURS, *found) for name, found in BASELINES.items()},
+    "chain": (*_CHAIN, *_COPY),
+}
+"""The engines that are timed beside each other, by workload."""
+
+SELECTABLE = {
+    **{name: tuple(dict.fromkeys((*w, *_COPY))) for name, w in WORKLOADS.items()},
+    "never-slower": tuple(name for found in BASELINES.values() for name in found),
+}
+"""Those that may be asked for by name."""
+
+ENGINES = {**_OURS, **_CHAIN, **_COPY, **_LIBRARIES["adam"], **_LIBRARIES["sgd"]}
+
+
+def absent(name: str) -> str:
+    """Return what an engine lacks here and the command that installs it, or ""."""
+    entry = ENGINES[name]
+    if not importlib.util.find_spec(entry.needs):
+        return f"{entry.needs} is not installed; pip install {entry.needs}"
+    if entry.vendor and not entry.vendor.is_installed():
+        return f"{entry.vendor.name} is not installed; {INSTALL}"
+    return ""
+
+
+def exchanged_dtype(name: str, dtype: str) -> str:
+    """Return the dtype in which an engine takes a step of that dtype."""
+    return "f32" if ENGINES[name].vendor else dtype
 
 
 def open_engine(name: str, place: Place) -> Engine:

@@ -26,11 +26,11 @@ def adam(
     lr, beta1, beta2 = scalar("lr"), scalar("beta1"), scalar("beta2")
     eps, t = scalar("eps"), scalar("t", i64)
 
-    grad, p = step.grad, step.p
+    grad, weights = step.grad, step.weights
     if has_decay and is_decoupled:
-        p = p * (1 - lr * scalar("weight_decay"))
+        weights = weights * (1 - lr * scalar("weight_decay"))
     elif has_decay:
-        grad = grad + scalar("weight_decay") * p
+        grad = grad + scalar("weight_decay") * weights
     mean = beta1 * exp_avg + (1 - beta1) * grad
     square = beta2 * exp_avg_sq + (1 - beta2) * grad * grad
     step.store(exp_avg, mean)
@@ -41,5 +41,5 @@ def adam(
         step.store(largest, square)
     step_size = lr / (1 - beta1**t)
     root = sqrt(square) / (1 - beta2**t) ** 0.5
-    step.store(step.p, p - step_size * mean / (root + eps))
+    step.store_weights(weights - step_size * mean / (root + eps))
     return step.program("adamw" if is_decoupled else "adam")

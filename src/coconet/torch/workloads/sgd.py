@@ -24,12 +24,12 @@ def sgd(
     lr = scalar("lr")
     grad = step.grad
     if has_decay:
-        grad = grad + scalar("weight_decay") * step.p
+        grad = grad + scalar("weight_decay") * step.weights
     if has_momentum:
         momentum_buffer = step.state("momentum_buffer")
         keep, take = scalar("keep"), scalar("take")
         moved = keep * momentum_buffer + take * grad
         step.store(momentum_buffer, moved)
         grad = grad + scalar("momentum") * moved if nesterov else moved
-    step.store(step.p, step.p - lr * grad)
+    step.store_weights(step.weights - lr * grad)
     return step.program("sgd")
