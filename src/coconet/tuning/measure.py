@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from coconet.backends.arguments import stored_shape
 from coconet.backends.c import compile_plan
+from coconet.backends.c.compile import CompiledStep
 from coconet.backends.c.refuse import refusing
 from coconet.backends.c.words import Knobs
 from coconet.errors import CompileError, RanksDisagree, ResourceError, UnsupportedError
@@ -171,6 +172,7 @@ class Track:
         """Keep what turns need."""
         self._world, self._exchange, self._watch = world, exchange, watch
         self._plans, self._arguments, self._sizes = plans, arguments, sizes
+        self._steps: dict[int, CompiledStep] = {}
         self._ready: dict[Entrant, Callable[[], object]] = {}
         self._last_s: dict[Entrant, float] = {}
         self._calls = 0
@@ -196,9 +198,11 @@ class Track:
     def _bind(self, entrant: Entrant) -> Callable[[], object]:
         """Bind; each step tells the other ranks if it fails here."""
         world, plan = self._world, self._plans[entrant.number]
-        step = refusing(
-            world, plan.name, compile_plan, plan, world, knobs=entrant.knobs
-        )
+        step = self._steps.get(entrant.number)
+        if step is None:
+            step = refusing(world, plan.name, compile_plan, plan, world)
+            self._steps[entrant.number] = step
+        step = step.with_knobs(entrant.knobs)
         tensors = refusing(world, plan.name, self._arguments.tensors, plan)
         bound = step.bind(sizes=self._sizes, **tensors)
         return partial(bound, **self._arguments.scalars(plan))

@@ -107,6 +107,12 @@ class CompiledStep:
         """
         return self._refusing(self._bind, tensors, out, sizes or {})
 
+    def with_knobs(self, knobs: Knobs) -> CompiledStep:
+        """Return the same kernel with other knobs: nothing is proved or compiled."""
+        step = CompiledStep(self.plan, self.world, self.kernel, self.code, knobs)
+        step.schedule = self.schedule
+        return step
+
     def _bind(
         self, tensors: Mapping[str, Any], out: Any, sizes: Mapping[str, int]
     ) -> BoundStep:
