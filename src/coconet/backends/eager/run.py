@@ -23,7 +23,7 @@ from coconet.backends.eager.tensors import (
 )
 from coconet.errors import GroupError, UnsupportedError
 from coconet.ir import Program, Value, i64
-from coconet.ops import Elementwise, Input, Literal
+from coconet.ops import Elementwise, Input, Literal, Op
 from coconet.plan import ScalarExpr
 from coconet.plan.evaluate import ScalarEvaluator
 from coconet.settings import launch
@@ -202,7 +202,8 @@ def _steps(program: Program) -> tuple[Step, ...]:
     kept = {*program.outputs, *program.effects}
     steps: list[Step] = []
     for value in values:
-        call = CALLS.get(type(value.op))  # pyright: ignore
+        assert isinstance(value.op, Op)
+        call = CALLS.get(type(value.op))
         if call is None:
             raise UnsupportedError(
                 f"the eager backend has no {type(value.op).__name__}",
