@@ -58,7 +58,7 @@ class Entrant:
 def variants(knobs: Knobs, most_threads: int) -> tuple[Knobs, ...]:
     """Return other knobs that may be faster, each different in one number."""
     changes: list[dict[str, int]] = [
-        {"block_elements": 512},
+        {"block_elements": 2048},
         {"block_elements": 8192},
         {"stream_bytes": 0},
         {"stream_bytes": 1 << 40},

@@ -112,6 +112,18 @@ end:
 }}
 """
 
+_LOOP = """\
+  for (int64_t from = 0; from < n; from += CC_CHUNK) {{
+    const int64_t to = n - from < CC_CHUNK ? n : from + CC_CHUNK;
+    if (left - from > CC_AHEAD + CC_CHUNK) {{
+{fetches}    }}
+    for (int64_t i = from; i < to; i++) {{
+{loop}
+    }}
+  }}
+}}
+"""
+
 _TILE = """\
 static void tile_{number}(cc_args *a, const int64_t *w, int64_t part, int64_t parts) {{
   const int64_t extent = w[{EXTENT}], inner = w[{INNER}], lo = w[{LO}];
@@ -202,7 +214,7 @@ class _TilePrinter:
     def text(self) -> str:
         """Return both functions."""
         lines = [self._step(step) for step in self.tile.body]
-        loop = "\n".join(f"    {line}" for line in lines)
+        loop = "\n".join(f"      {line}" for line in lines)
         heads = "".join(f"  {self._const_text(const)}\n" for const in self.consts)
         named = [self._parameter(slot) for slot in self.slots]
         for j, fold in enumerate(self.folds):
@@ -213,12 +225,25 @@ class _TilePrinter:
         comment = f"/* {self.tile.name} */\n"
         body = (
             f"static __attribute__((noinline)) void body_{self.number}("
-            + "const int64_t n, const cc_word *k"
+            + "const int64_t n, const int64_t left, const cc_word *k"
             + (f", {parameters}" if parameters else "")
             + f") {{\n  (void)k;\n{heads}"
-            + f"  for (int64_t i = 0; i < n; i++) {{\n{loop}\n  }}\n}}\n"
+            + _LOOP.format(fetches=self._fetches(), loop=loop)
         )
         return comment + body + self._outer()
+
+    def _left(self) -> str:
+        """Return how many elements lie one behind the other from a block's first on."""
+        return "n" if folds_columns(self.tile) else "end - piece"
+
+    def _fetches(self) -> str:
+        """Return code that fetches what a later turn of the loop reads."""
+        found: list[str] = []
+        for (buffer, _, index), number in self.slots.items():
+            if self._move(index) is Move.NEXT:
+                size = self.plan.buffer(buffer).dtype.itemsize
+                found.append(f"      cc_fetch(b{number} + from, {size});\n")
+        return "".join(found)
 
     def _outer(self) -> str:
         pointers = [self._argument(slot) for slot in self.slots]
@@ -226,7 +251,9 @@ class _TilePrinter:
         strides = [self._stride(view) for view in self.strided]
         fixed: dict[str, Any] = {word.name: int(word) for word in TileWord}
         fixed |= {
-            "arguments": ", ".join(["n", "a->consts", *pointers, *strides]),
+            "arguments": ", ".join(
+                ["n", self._left(), "a->consts", *pointers, *strides]
+            ),
             "rows": self._rows(),
             "share": _SHARE.format(**fixed),
         }
@@ -268,12 +295,15 @@ class _TilePrinter:
 
     def _element(self, index: Index | View) -> str:
         """Return which element of a slot's pointer belongs to element i of the row."""
-        move = move_of(index, self.tile) if isinstance(index, View) else Move.NEXT
+        move = self._move(index)
         if move is not Move.STRIDE:
             return "i" if move is Move.NEXT else "0"
         assert isinstance(index, View)
         self.strided[index] = None
         return f"i * s{list(self.strided).index(index)}"
+
+    def _move(self, index: Index | View) -> Move:
+        return move_of(index, self.tile) if isinstance(index, View) else Move.NEXT
 
     def _operand(self, operand: Register | Constant) -> str:
         if isinstance(operand, Register):
@@ -338,7 +368,7 @@ class _TilePrinter:
             "(void)rest;",
         ]
         for number, view in enumerate(found):
-            move, start = move_of(view, self.tile), f"w[{self._words_of(view)}]"
+            move, start = self._move(view), f"w[{self._words_of(view)}]"
             if move is not Move.FIXED:
                 step = "" if move is Move.NEXT else f" * {self._stride(view)}"
                 start += f" + column{step}"

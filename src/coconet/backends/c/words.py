@@ -73,7 +73,7 @@ class Knobs:
                           where there is little to do
     """
 
-    block_elements: int = 2048
+    block_elements: int = 256
     stream_bytes: int = 1 << 20
     threads: int = 0
 
