@@ -9,7 +9,7 @@ import ast
 
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
-BUDGET = 28_500
+BUDGET = 29_500
 
 
 def test_files_are_short_and_the_sum_is_in_budget(root):
