@@ -106,7 +106,7 @@ def check_calls() -> dict[str, str]:
         "piece",
     )
     checks["results"] = _results(rank)
-    return checks | _outs(rank) | _threads()
+    return checks | _outs(rank) | _rounds() | _threads()
 
 
 def _new_tensors(step: Any) -> str:
@@ -215,6 +215,62 @@ def _without_allocation(bound: Any) -> str:
     finally:
         del pool.allocate
     return "ok"
+
+
+def _rounds() -> dict[str, str]:
+    """Private memory is handed over in rounds, whatever other ranks have; same bits."""
+    world, size = cc.init(), 30_011
+    checks: dict[str, str] = {}
+    for program, name in ((sgd, "one_shot"), (adam, "fused"), (adam, "as_written")):
+        result = cc.library(program)[name].result
+        step = compile_plan(lower(result, world.size), world)
+        arguments = random_arguments(result, world.size, {"N": size}, 7)
+        scalars = {v.name: arguments[v.name] for v in result.scalars}
+        seen: list[list[bytes]] = []
+        for private in ("", "g", "gpmv", "rank 0", "rank 1"):
+            for knobs in (
+                Knobs(round_elements=1000),
+                Knobs(round_elements=4096, threads=3, stream_bytes=0),
+            ):
+                tensors = {
+                    v.name: _memory(arguments[v.name][world.rank], v.name, private)
+                    for v in result.tensors
+                }
+                bound = step.with_knobs(knobs).bind(sizes={"N": size}, **tensors)
+                for _ in range(3):
+                    bound(**scalars)
+                seen.append([tensor.tobytes() for tensor in tensors.values()])
+        is_equal = all(bits == seen[0] for bits in seen)
+        checks[f"rounds, {name}"] = "ok" if is_equal else "bits differ"
+    return checks | _rounds_refused(world)
+
+
+def _memory(array: Any, name: str, private: str) -> Any:
+    """A copy, private if its name or rank says so."""
+    rank = cc.init().rank
+    if name in private or private == f"rank {rank}":
+        return array.copy()
+    made = cc.init().pool.empty(array.shape, array.dtype)
+    made[:] = array
+    return made
+
+
+def _rounds_refused(world: Any) -> dict[str, str]:
+    """What is copied, and ranks with rounds of different lengths."""
+    step = cc.compile(cc.library(sgd)["fused"])
+    g, p = np.ones(10_000, np.float32), np.ones(10_000, np.float32)
+    mine = step.with_knobs(Knobs(round_elements=1000 + world.rank)).bind(g=g, p=p)
+    refused = raises(RanksDisagree, lambda: mine(0.5), "rounds of 1001 elements")
+    equal = step.with_knobs(Knobs(round_elements=1000)).bind(g=g, p=p)
+    whole = step.bind(g=g, p=p)
+    equal(0.5)
+    copied = [equal.staged_bytes, whole.staged_bytes]
+    others = 10_000 - (5056, 4944)[world.rank]
+    return {
+        "rounds differ": refused,
+        "after that": "ok" if (p == 0.5).all() else str(p),
+        "copied": "ok" if copied == [8 * others, 12 * 10_000] else str(copied),
+    }
 
 
 def _threads() -> dict[str, str]:

@@ -36,6 +36,16 @@ def test_a_killed_rank_is_named_with_operation_and_line(victims, victim, threads
     assert outcome.wall_s < 30
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_rank_killed_in_a_round_is_named(victims, threads):
+    outcome = run_ranks(3, victims.step_until, 1, "kill later", threads, 4)
+    for text in survivors(outcome, 1):
+        assert "PeerFailed" in text
+        assert re.search(r"rank 1\b", text)
+        assert re.search(r"adam.*optimizers\.py:\d+", text)
+    assert outcome.wall_s < 30
+
+
 def test_a_raising_rank_is_quoted(victims):
     outcome = run_ranks(2, victims.step_until, 1, "raise", timeout_s=60)
     (text,) = survivors(outcome, 1)

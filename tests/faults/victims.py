@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 import numpy as np
@@ -15,11 +16,14 @@ from coconet.lower import lower
 from coconet.workloads.optimizers import adam
 
 
-def step_until(victim: int, what: str, threads: int = 1) -> str:
-    """Step for ever; the victim dies, stops or leaves after 100 steps."""
+def step_until(victim: int, what: str, threads: int = 1, chunk: int = 1 << 14) -> str:
+    """Step for ever; the victim dies, stops or leaves after 100 steps.
+
+    The private tensors go in rounds of `chunk` elements.
+    """
     world = cc.init(timeout_s=2.0)
     plan = lower(cc.library(adam)["fused"].result, world.size)
-    step = compile_plan(plan, world, knobs=Knobs(threads=threads))
+    step = compile_plan(plan, world, knobs=Knobs(threads=threads, round_elements=chunk))
     g, p, m, v = (np.ones(5000, np.float32) for _ in range(4))
     bound = step.bind(g=g, p=p, m=m, v=v)
     for t in range(1, 100_000):
@@ -33,6 +37,9 @@ def _suffer(what: str) -> None:
     match what:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "kill later":
+            kill = os.kill, (os.getpid(), signal.SIGKILL)
+            threading.Timer(0.1, *kill).start()
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "raise":

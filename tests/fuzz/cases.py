@@ -234,6 +234,7 @@ def _knobs(seed: int) -> Knobs:
         threads=int(rng.choice((1, 2, 3))),
         block_elements=int(rng.choice((1, 64, 100, 2048))),
         stream_bytes=int(rng.choice((0, 1 << 20))),
+        round_elements=int(rng.choice((1, 16, 100, 1 << 14))),
     )
 
 
@@ -243,9 +244,10 @@ def _compiled_difference(
     """Call one step twice, with tensors in every kind of memory."""
     result = case.schedule.result
     calls = [arguments_of(case, sizes, case.seed + 10 * c + number) for c in range(2)]
+    first = case.seed + number + (world.rank if case.seed % 2 else 0)
     tensors = {
         value.name: _place(world, held(case, calls[0])[value.name][world.rank], place)
-        for place, value in enumerate(result.tensors, start=case.seed + number)
+        for place, value in enumerate(result.tensors, start=first)
     }
     bound = step.bind(sizes=sizes, **tensors)
     for call, given in enumerate(calls):

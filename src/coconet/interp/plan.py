@@ -2,14 +2,15 @@
 
 Each rank is a generator that gives way between chunks of a tile; a seeded choice says
 who goes on.  Stores to peers stay invisible until the storing rank's next fence, as
-non-temporal stores may.
+non-temporal stores may.  A seeded choice, too, says which of the arguments and results
+that may be private are: peers reach those through slots.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from coconet.errors import InternalError
 from coconet.interp.program import Arguments, Results
+from coconet.interp.rounds import Round, poisoned
 from coconet.ir import FLAT, Domain, Shape, bind_shape, numel
 from coconet.ir.layout import piece_shape
 from coconet.plan import (
@@ -41,6 +43,7 @@ from coconet.plan import (
     View,
     evaluate_scalars,
 )
+from coconet.plan.rounds import ROUND, Stage
 from coconet.plan.scalar import round_array, to_dtype
 from coconet.plan.tree import (
     fold_extents,
@@ -96,18 +99,16 @@ class _Machine:
         self.consts = evaluate_scalars(plan.consts, scalars, sizes)
         self.ranks = [_Rank() for _ in range(plan.ranks)]
         self.memory = {b.name: self._allocate(b, arguments) for b in plan.buffers}
+        tiles = (step for step in plan.body if isinstance(step, Tile))
+        staged = (tile for tile in tiles if tile.staged)
+        self.rounds = {tile: Round.draw(plan, tile, sizes, rng) for tile in staged}
 
     def _allocate(self, buffer: Buffer, arguments: Arguments) -> list[Array]:
         if buffer.role is Role.ARGUMENT:
             given: list[Array] = arguments[buffer.name]
             return [array.reshape(-1).copy() for array in given]
-        dtype = buffer.dtype.numpy
-        made = [np.empty(self._shape(buffer, r), dtype) for r in range(self.plan.ranks)]
-        for array in made:
-            # what nobody wrote must not look right by luck: NaN, for floats
-            poison = 0xFF if buffer.dtype.is_float else 0xA5
-            array.reshape(-1).view(np.uint8)[:] = poison
-        return [array.reshape(-1) for array in made]
+        shapes = [self._shape(buffer, rank) for rank in range(self.plan.ranks)]
+        return [poisoned(buffer, numel(shape)) for shape in shapes]
 
     def _shape(self, buffer: Buffer, rank: int) -> tuple[int, ...]:
         shape = bind_shape(buffer.shape, self.sizes)
@@ -144,6 +145,8 @@ class _Machine:
         """Run one rank; yields False while it waits."""
         for instruction in self.plan.body:
             match instruction:
+                case Tile(staged=staged) if staged and self.rounds[instruction].slots:
+                    yield from self._run_rounds(instruction, rank)
                 case Tile():
                     rows: dict[Reduce, list[Array]] = defaultdict(list)
                     for start, stop in self._chunks(instruction, rank):
@@ -158,11 +161,38 @@ class _Machine:
                 case FenceStores():
                     self._flush(rank)
                 case Arrive() | Barrier():
-                    mine = self.ranks[rank]
-                    mine.reached += 1
-                    yield True
-                    while any(peer.reached < mine.reached for peer in self.ranks):
-                        yield False
+                    yield from self._meet(rank)
+
+    def _meet(self, rank: int) -> Iterator[bool]:
+        mine = self.ranks[rank]
+        mine.reached += 1
+        yield True
+        while any(peer.reached < mine.reached for peer in self.ranks):
+            yield False
+
+    def _run_rounds(self, tile: Tile, rank: int) -> Iterator[bool]:
+        """Run a tile in lock-step; see plan/rounds.py."""
+        first = self.rounds[tile]
+        count = first.rounds.count
+        for turn in range(count + 1 if count else 0):
+            now = replace(first, turn=turn)
+            for what in ROUND:
+                match what:
+                    case Stage.COPY_IN if turn < count:
+                        now.copy(rank, self.memory, into=True)
+                    case Stage.COPY_OUT if turn > 0:
+                        before = replace(now, turn=turn - 1)
+                        before.copy(rank, self.memory, into=False)
+                    case Stage.COMPUTE if turn < count:
+                        span = now.rounds.span(rank, turn)
+                        self._run_tile(tile, rank, *span, {}, now)
+                    case Stage.MEET:
+                        yield from self._meet(rank)
+                    case Stage.FENCE:
+                        self._flush(rank)
+                    case _:
+                        pass
+                yield True
 
     def _flush(self, rank: int) -> None:
         for target, index, source in self.ranks[rank].pending:
@@ -195,6 +225,7 @@ class _Machine:
         start: int,
         stop: int,
         rows: Mapping[Reduce, list[Array]],
+        now: Round | None = None,
     ) -> None:
         shape, elements = self._domain(tile, rank)
         chosen = elements[start:stop]
@@ -210,9 +241,9 @@ class _Machine:
             match step:
                 case Load(result, name, peer, index):
                     position = peer if isinstance(peer, int) else rank
-                    source = self.memory[name][position]
-                    places = shape, chosen, pieces, rank
-                    registers[result] = source[self._places(index, *places)]
+                    where = self._places(index, shape, chosen, pieces, rank)
+                    source, where = self._peer(name, position, rank, where, now)
+                    registers[result] = source[where]
                 case Apply(result, primitive, args):
                     with np.errstate(all="ignore"):
                         value = PRIMITIVES[primitive].array(*map(operand, args))
@@ -221,21 +252,35 @@ class _Machine:
                 case Store(name, peer, index, source):
                     where = self._places(index, shape, chosen, pieces, rank)
                     value = np.broadcast_to(operand(source), where.shape)
-                    self._store(name, peer, rank, where, value)
+                    self._store(name, peer, rank, where, value, now)
                 case Reduce(source=source):
                     value = np.broadcast_to(operand(source), chosen.shape)
                     rows[step].append(value)
 
     def _store(
-        self, name: str, peer: object, rank: int, where: Array, value: Array
+        self,
+        name: str,
+        peer: object,
+        rank: int,
+        where: Array,
+        value: Array,
+        now: Round | None,
     ) -> None:
-        targets = self.memory[name]
         if peer is OWN or peer is EVERY:
-            targets[rank][where] = value
+            self.memory[name][rank][where] = value
         if peer is EVERY:
-            for position, target in enumerate(targets):
+            for position in range(self.plan.ranks):
                 if position != rank:
-                    self.ranks[rank].pending.append((target, where, value))
+                    target, places = self._peer(name, position, rank, where, now)
+                    self.ranks[rank].pending.append((target, places, value))
+
+    def _peer(
+        self, name: str, owner: int, rank: int, where: Array, now: Round | None
+    ) -> tuple[Array, Array]:
+        """Return the memory where a rank finds these places of a buffer of `owner`."""
+        if now is not None and owner != rank and (name, owner) in now.slots:
+            return now.slots[name, owner], now.moved(rank, where)
+        return self.memory[name][owner], where
 
     def _reduce(self, tile: Tile, rank: int, step: Reduce, parts: list[Array]) -> None:
         """Fold the rows of a tile that has run."""

@@ -43,6 +43,7 @@ from coconet.plan import (
     Role,
     TileBuilder,
     View,
+    stage,
 )
 from coconet.plan import Reduce as ReduceStep
 from coconet.plan.tree import MAX_SUBTREES
@@ -102,6 +103,7 @@ class _Lowering:
         self.kernels = kernels_of(program)
         self.saved = saved_inputs(program, self.kernels)
         self.copies: dict[Value, Buffer] = {}
+        self.loops: list[str] = []
         self.since_barrier = NONE
         self.unfenced = False
 
@@ -121,12 +123,13 @@ class _Lowering:
         for kernel in self.kernels:
             self._lower_kernel(kernel)
         if self.since_barrier.touches_peers:
-            self._barrier(f"the end of program {program.name!r}")
-        return self.plan.finish(
+            self._barrier(f"the end of program {program.name!r}{self.plan.where}")
+        plan = self.plan.finish(
             updated=frozenset(u.inputs[0].name for u in program.effects),
             scalars=tuple((v.name, v.type.dtype) for v in program.scalars),
             dims=program.dims,
         )
+        return stage(plan, self.loops)
 
     def _declare(self, value: Value, name: str, role: Role) -> Buffer:
         cut = cut_of(value)
@@ -283,6 +286,7 @@ class _Lowering:
         """Add a tile, after a barrier if it must not overlap with what came before."""
         self._separate(Accesses.of(tile.build()), what)
         tile.close()
+        self.loops.append(what)
 
     def _separate(self, accesses: Accesses, what: str) -> None:
         """Put a barrier before these accesses if they need one."""

@@ -23,6 +23,7 @@ from coconet.plan.instr import (
     View,
 )
 from coconet.plan.plan import Plan
+from coconet.plan.rounds import Rounds, Stage, peers_store, stage
 from coconet.plan.scalar import (
     PRIMITIVES,
     Primitive,
@@ -51,12 +52,16 @@ __all__ = [
     "Reduce",
     "Register",
     "Role",
+    "Rounds",
     "ScalarExpr",
     "Space",
+    "Stage",
     "Step",
     "Store",
     "Tile",
     "TileBuilder",
     "View",
     "evaluate_scalars",
+    "peers_store",
+    "stage",
 ]

@@ -43,8 +43,8 @@ class PlanBuilder:
         self._buffers: dict[str, Buffer] = {}
         self._consts: dict[tuple[ScalarExpr, str], int] = {}
         self._body: list[Instruction] = []
-        where = f" ({at})" if at else ""
-        self._waits: list[str] = [f"arrival of program {name!r}{where}"]
+        self.where = f" ({at})" if at else ""
+        self._waits: list[str] = [f"arrival of program {name!r}{self.where}"]
 
     def buffer(
         self, name: str, dtype: DType, shape: Shape, cut: Cut | None, role: Role

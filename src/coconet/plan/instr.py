@@ -144,12 +144,16 @@ class Tile:
     shape  the global shape
     cut    None: every rank runs over everything; else over its own piece
     body   straight-line code for one element; stores and reductions come last
+    staged buffers that peers reach in rounds (plan/rounds.py) where they are private
+    where  indexes the plan's `waits`: the wait of each round
     """
 
     name: str
     shape: Shape
     cut: Cut | None
     body: tuple[Step, ...]
+    staged: tuple[str, ...] = ()
+    where: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,8 @@ def _index_text(index: Index | View) -> str:
 def _tile_text(tile: Tile) -> list[str]:
     over = "all" if tile.cut is None else f"piece by {tile.cut!r}"
     lines = [f"  tile [{_shape_text(tile.shape)}] {over}:  # {tile.name}"]
+    if tile.staged:
+        lines.append(f"    in rounds where private: {', '.join(tile.staged)}")
     for step in tile.body:
         match step:
             case Load(result, buffer, peer, index):

@@ -110,9 +110,14 @@ class Call:
         self._lock = world.lock.acquire
         self._unlock = world.lock.release
 
-    def set_private(self, buffer: int, address: int) -> None:
-        """Bind a buffer to memory that only this rank sees."""
-        self._table[buffer] = -1
+    def set_private(
+        self, buffer: int, address: int, *, slots: int | None = None
+    ) -> None:
+        """Bind a buffer to memory that only this rank sees.
+
+        slots is the offset of the slots through which peers reach it, if they do.
+        """
+        self._table[buffer] = -1 if slots is None else -1 - slots
         self._pointers[buffer * self._world.size + self._world.rank] = address
 
     def set_symmetric(self, buffer: int, offset: int) -> None:

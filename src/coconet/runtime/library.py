@@ -41,7 +41,7 @@ __all__ = [
     "restore_error",
 ]
 
-ABI = 2
+ABI = 3
 MAX_RANKS = 64
 MAX_THREADS = 64
 MAX_SCALARS = 32
@@ -74,6 +74,7 @@ class Args(ctypes.Structure):
         ("words", address),
         ("scalars", address),
         ("consts", address),
+        ("round", address),
     ]
 
 
@@ -147,7 +148,7 @@ _PROTOTYPES = {
 }
 
 
-_FILES = ("runtime.c", "threads.c", "private.h", "runtime.h")
+_FILES = ("runtime.c", "rounds.c", "threads.c", "private.h", "runtime.h")
 
 # of Python's C API, in the order of cc_python
 _PYTHON = (

@@ -211,10 +211,6 @@ static void run(cc_args *a, cc_part *part, const int64_t *w) {
 
 /* ---- arrival ---- */
 
-static inline cc_slot *slot_of(const cc_world *w, int q) {
-  return &w->header[q]->slot[w->epoch & 1];
-}
-
 static void publish(cc_world *w, cc_args *a) {
   supervisor *s = w->supervisor;
   cc_header *own = w->header[w->rank];
@@ -376,7 +372,8 @@ cc_world *cc_world_create(int32_t rank, int32_t size, void *own_base, const int 
   if (!w || !s || !pool) abort();
   *w = (cc_world){.rank = rank, .size = size, .timeout_ns = timeout_ns,
                   .slice_ns = slice_ns, .fault_rank = -1, .arrive = arrive,
-                  .barrier = barrier, .run = run, .supervisor = s};
+                  .barrier = barrier, .run = run, .run_tile = run_tile,
+                  .supervisor = s};
   *s = (supervisor){.pool = pool, .stop = -1, .spins = spins};
   memcpy(s->segment_bytes, segment_bytes, (size_t)size * sizeof *segment_bytes);
   memcpy(s->pidfd, pidfds, (size_t)size * sizeof *pidfds);

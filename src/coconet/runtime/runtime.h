@@ -17,7 +17,7 @@
 #include <immintrin.h>
 #endif
 
-#define CC_ABI 2            /* raised with every change of this file's structs */
+#define CC_ABI 3            /* raised with every change of this file's structs */
 #define CC_MAX_RANKS 64
 #define CC_MAX_THREADS 64   /* of one rank, the calling one included */
 #define CC_MAX_SCALARS 32   /* scalar arguments of one program */
@@ -70,6 +70,30 @@ struct cc_args;
 /* One of `parts` equal shares of a tile, whose words are w.  A part waits for nothing. */
 typedef void cc_part(struct cc_args *a, const int64_t *w, int64_t part, int64_t parts);
 
+/* A buffer that peers reach in rounds where it is private. */
+typedef struct {
+  int32_t buffer, itemsize;
+  int32_t stores; /* whether peers write it; else they read it */
+} cc_staged;
+
+/* A tile that can go in rounds; see rounds.c. */
+typedef struct {
+  cc_part *part;
+  const cc_staged *staged;
+  int32_t count;    /* of staged buffers */
+  int32_t is_whole; /* each rank runs over all elements */
+  int32_t borders;  /* where, in w, each rank's first element and end are; before them,
+                     * the elements of a chunk */
+  int32_t stream;   /* where, in w, is whether large copies bypass the caches */
+  uint32_t where;   /* in the plan's waits */
+} cc_tile;
+
+/* Of a rank's elements of a tile, those of one round. */
+typedef struct {
+  int64_t begin, end;
+  const uint64_t *slots; /* by staged buffer; bit q: a pointer to rank q's is to slots */
+} cc_round;
+
 typedef struct cc_world {
   int32_t rank, size;
   cc_header *header[CC_MAX_RANKS];
@@ -85,6 +109,8 @@ typedef struct cc_world {
   /* Do all parts of a tile on a->threads threads; what they stored is fenced, but for
    * the calling thread's. */
   void (*run)(struct cc_args *, cc_part *, const int64_t *w);
+  /* The same, in rounds if a staged buffer of the tile is private on any rank. */
+  int32_t (*run_tile)(struct cc_args *, const cc_tile *, const int64_t *w);
   void *supervisor;           /* runtime.c's own */
   uint32_t torn;              /* after a failure: some rank may have run the call */
 } cc_world;
@@ -105,13 +131,16 @@ typedef struct cc_args {
   int32_t threads;            /* that `run` uses, 1 for none but the calling one */
   void *scratch;              /* the kernel's own, during a call */
   uint64_t deadline_ns;       /* runtime.c's own */
-  int64_t table;              /* offset in my segment of my offsets; -1: private buffer */
+  int64_t table;              /* offset in my segment of my offsets; of a private buffer
+                               * that may be staged, -1 - the offset of its slots, of
+                               * another -1 */
   uint64_t text_version;      /* changes when text does */
   const char *text;           /* NUL-terminated, < CC_TEXT_BYTES */
   char **pointers;            /* [num_buffers * size], row by buffer; arrive fills peers' */
   const int64_t *words;       /* extents, piece borders, knobs */
   const int64_t *scalars;     /* bits of the scalar arguments, compared on arrival */
   const cc_word *consts;      /* scalar expressions, evaluated once per call */
+  const cc_round *round;      /* NULL but in a round */
 } cc_args;
 
 /* Copy n bytes to memory this core will not read soon, without fetching it first.

@@ -18,7 +18,7 @@ from coconet.backends.c.refuse import refusing
 from coconet.backends.c.words import Knobs, plan_words, used_consts
 from coconet.errors import RunError, UnsupportedError
 from coconet.ir import bind_shape
-from coconet.plan import Apply, Buffer, Plan, Role, Space, Tile
+from coconet.plan import Apply, Buffer, Plan, Role, Rounds, Space, Tile
 from coconet.plan.evaluate import ScalarEvaluator
 from coconet.runtime.executable import Call, Kernel
 from coconet.runtime.library import MAX_SCALARS
@@ -61,7 +61,8 @@ class BoundStep:
             )
         self._plan, self._world, self._sizes = plan, world, sizes
         self._wants_torch = wants_torch
-        text = _description(plan, sizes)
+        self._rounds = _rounds(plan, sizes, knobs)
+        text = _description(plan, sizes, knobs)
         shapes = hashlib.sha256(text.encode()).digest()
         self._call = Call(
             world,
@@ -146,6 +147,9 @@ class BoundStep:
         if fits_c and (inside is not None or not is_shared):
             self._point(number, buffer, array)
             return
+        if fits_c and buffer.name in self._rounds:
+            self._point_in_rounds(number, buffer, array)
+            return
         staging = self._own(buffer)
         is_result = buffer.role is Role.RESULT
         if not is_result:
@@ -155,6 +159,17 @@ class BoundStep:
             self._copies_out.append((array, staging))
             self.staged_bytes += array.nbytes
         self._point(number, buffer, staging)
+
+    def _point_in_rounds(self, number: int, buffer: Buffer, array: Array) -> None:
+        """Point to private memory, and to slots through which peers reach it."""
+        rounds, pool = self._rounds[buffer.name], self._world.pool
+        key = f"{buffer.name}.slots"
+        if key not in self._owned:
+            self._owned[key] = pool.empty((rounds.size,), buffer.dtype.numpy)
+        slots = self._owned[key].ctypes.data - pool.base
+        self._call.set_private(number, array.ctypes.data, slots=slots)
+        copied = sum(len(rounds.parts[q]) for q in rounds.copied(self._world.rank))
+        self.staged_bytes += copied * buffer.dtype.itemsize
 
     def _own(self, buffer: Buffer) -> Array:
         """Return this step's own memory for a buffer, the same at every call."""
@@ -288,7 +303,22 @@ def _threads(plan: Plan, world: World, sizes: Mapping[str, int]) -> int:
     return max(1, min(world.threads, elements // THREAD_ELEMENTS))
 
 
-def _description(plan: Plan, sizes: Mapping[str, int]) -> str:
+def _rounds(plan: Plan, sizes: Mapping[str, int], knobs: Knobs) -> dict[str, Rounds]:
+    """Return how buffers that may be private are handed over; not those of one round.
+
+    To copy those whole, before and after the call, takes no further wait.
+    """
+    found: dict[str, Rounds] = {}
+    for tile in plan.body:
+        if isinstance(tile, Tile) and tile.staged:
+            shape = bind_shape(tile.shape, sizes)
+            rounds = Rounds.of(tile, shape, plan.ranks, knobs.round_elements)
+            if rounds.count > 1:
+                found |= dict.fromkeys(tile.staged, rounds)
+    return found
+
+
+def _description(plan: Plan, sizes: Mapping[str, int], knobs: Knobs) -> str:
     """Return what a rank says about its call, for the others' messages.
 
     The same on every rank, although pieces may differ in size.
@@ -303,4 +333,6 @@ def _description(plan: Plan, sizes: Mapping[str, int]) -> str:
         shape = list(bind_shape(buffer.shape, sizes))
         cut = "" if buffer.cut is None else f" cut by {buffer.cut!r}"
         lines.append(f"{buffer.name} {buffer.dtype}{shape}{cut}")
+    if any(isinstance(step, Tile) and step.staged for step in plan.body):
+        lines.append(f"rounds of {knobs.round_elements} elements")
     return "\n".join(lines)

@@ -21,12 +21,14 @@ from coconet.backends.c.folds import (
     join_text,
 )
 from coconet.backends.c.halves import HALVES
+from coconet.backends.c.rounds import rounds_text
 from coconet.backends.c.trees import trees
 from coconet.backends.c.words import (
     FOLD_WORDS,
     Move,
     TileWord,
     folds_columns,
+    folds_whole,
     move_of,
     reductions,
     row_width,
@@ -71,10 +73,8 @@ def print_plan(plan: Plan) -> str:
             case Tile():
                 joined = join_text(plan, instruction, number)
                 parts.append(joined + _TilePrinter(plan, instruction, number).text())
-                call = f"a->world->run(a, tile_{number}, a->words + {words});"
-                calls.append(
-                    _JOINED.format(number=number, call=call) if joined else call
-                )
+                parts.append(rounds_text(plan, instruction, number))
+                calls.append(_call_text(instruction, number, words))
                 words += word_count(instruction, plan.ranks)
             case Fold():
                 parts.append(fold_text(plan, instruction, number))
@@ -89,6 +89,16 @@ def print_plan(plan: Plan) -> str:
     body = "\n".join(f"  {call}" for call in calls)
     parts.append(_ENTRY.format(name=plan.name, ranks=plan.ranks, body=body))
     return "\n".join(parts)
+
+
+def _call_text(tile: Tile, number: int, words: int) -> str:
+    """Return how a tile is run."""
+    if tile.staged:
+        run = f"a->world->run_tile(a, &rounds_{number}, a->words + {words})"
+        return f"if ((code = {run})) goto end;"
+    call = f"a->world->run(a, tile_{number}, a->words + {words});"
+    is_joined = any(folds_whole(step, tile) for step in reductions(tile))
+    return _JOINED.format(number=number, call=call) if is_joined else call
 
 
 _JOINED = """\
@@ -174,9 +184,11 @@ static void tile_{number}(cc_args *a, const int64_t *w, int64_t part, int64_t pa
 """
 
 _SHARE = """\
-  const int64_t share = (total / parts / w[{GRAIN}] + 1) * w[{GRAIN}];
-  const int64_t begin = parts == 1 ? 0 : share * part < total ? share * part : total;
-  const int64_t end = parts == 1 || total - begin < share ? total : begin + share;
+  const int64_t first = a->round ? a->round->begin : 0;
+  const int64_t last = a->round ? a->round->end : total;
+  const int64_t share = ((last - first) / parts / w[{GRAIN}] + 1) * w[{GRAIN}];
+  const int64_t begin = last - first < share * part ? last : first + share * part;
+  const int64_t end = last - begin < share ? last : begin + share;
 """
 
 _SPREAD = """\
@@ -184,7 +196,7 @@ _SPREAD = """\
       const int64_t peer = (rank + q) % size;
       {type} *to = ({type} *)at[{buffer} * size + peer] + {offset};
       const {type} *from = ({type} *)at[{buffer} * size + rank] + {offset};
-      if (w[{STREAM}])
+      if (w[{STREAM}]{slots})
         cc_stream_copy(to, from, (size_t)n * sizeof *to);
       else
         memcpy(to, from, (size_t)n * sizeof *to);
@@ -389,4 +401,12 @@ class _TilePrinter:
             buffer=self._buffer_number(step.buffer),
             offset=self._offset(step.index),
             STREAM=int(TileWord.STREAM),
+            slots=self._is_no_slot(step.buffer),
         )
+
+    def _is_no_slot(self, buffer: str) -> str:
+        """Return code that a peer's buffer is not its slots, which it reads at once."""
+        if buffer not in self.tile.staged:
+            return ""
+        place = self.tile.staged.index(buffer)
+        return f" && !(a->round && a->round->slots[{place}] >> peer & 1)"

@@ -9,13 +9,25 @@ from enum import Enum, IntEnum
 from coconet.ir import FLAT, Domain, Shape, bind_shape, numel
 from coconet.ir.layout import FLAT_ALIGNMENT, piece_shape
 from coconet.options import checked_count
-from coconet.plan import Apply, Constant, Fold, Load, Plan, Reduce, Store, Tile, View
+from coconet.plan import (
+    Apply,
+    Constant,
+    Fold,
+    Load,
+    Plan,
+    Reduce,
+    Rounds,
+    Store,
+    Tile,
+    View,
+)
 from coconet.plan.tree import fold_extents, piece_leaves
 
 __all__ = [
     "Knobs",
     "Move",
     "TileWord",
+    "borders_word",
     "folds_columns",
     "folds_whole",
     "move_of",
@@ -34,7 +46,8 @@ class TileWord(IntEnum):
     Those of its reductions follow, three each: how many elements are folded into one,
     how many folds lie before the folded dims, and how many behind them, or the first
     leaf.  Then, if it has views, the extents of the leading dims, and for each view its
-    first element, its stride along each leading dim, and along a row.
+    first element, its stride along each leading dim, and along a row.  Then, if it has
+    staged buffers, the elements of a chunk, and each rank's first element and end.
     """
 
     OUTER = 0
@@ -71,17 +84,21 @@ class Knobs:
                           caches (measured: benchmarks/results, about half an L2)
     threads               that a rank computes with; 0: as many as the world says, fewer
                           where there is little to do
+    round_elements        of each rank, in a round: how arguments that are not in
+                          symmetric memory are handed over.  The same on every rank
     """
 
     block_elements: int = 256
     stream_bytes: int = 1 << 20
     threads: int = 0
+    round_elements: int = 1 << 14
 
     def __post_init__(self) -> None:
         """Refuse what is no whole number, or too small."""
         checked_count("block_elements", self.block_elements)
         checked_count("stream_bytes", self.stream_bytes, least=0)
         checked_count("threads", self.threads, least=0)
+        checked_count("round_elements", self.round_elements)
 
 
 def views(tile: Tile) -> tuple[View, ...]:
@@ -144,10 +161,16 @@ def word_count(instruction: Tile | Fold, ranks: int) -> int:
     """Return how many words an instruction has."""
     if isinstance(instruction, Fold):
         return 2 * ranks
-    tile, found = instruction, views(instruction)
+    rounds = 1 + 2 * ranks if instruction.staged else 0
+    return borders_word(instruction) - 1 + rounds
+
+
+def borders_word(tile: Tile) -> int:
+    """Return where the borders of a tile with staged buffers are among its words."""
+    found = views(tile)
     leading = len(tile.shape) - row_width(tile)
     rows = leading + len(found) * (2 + leading) if found else 0
-    return TileWord.REST + FOLD_WORDS * len(reductions(tile)) + rows
+    return TileWord.REST + FOLD_WORDS * len(reductions(tile)) + rows + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +232,11 @@ def _tile_words(tile: Tile, place: _Place) -> list[int]:
         words += [max(extent, 1) for extent in shape[:split]]
     for view in views(tile):
         words += _view_words(view, place, split, move_of(view, tile))
+    if tile.staged:
+        length = place.knobs.round_elements
+        rounds = Rounds.of(tile, shape, place.plan.ranks, length)
+        words.append(length)
+        words += (end for part in rounds.parts for end in (part.start, part.stop))
     return words
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -11,10 +11,12 @@ from coconet.ir import Extent
 from coconet.plan.buffer import Buffer, Role, Space
 from coconet.plan.instr import Arrive, Barrier, FenceStores, Fold, Instruction, Tile
 from coconet.plan.plan import Plan
+from coconet.plan.rounds import ROUND, Stage
 from coconet.plan.verify.accesses import Access, Accesses
 from coconet.plan.verify.clocks import Clocks
 from coconet.plan.verify.elements import elements_text, span
 from coconet.plan.verify.instances import Extents, instances, large_extents
+from coconet.plan.verify.rounds import StagedTile, hidden
 
 __all__ = ["verify_plan"]
 
@@ -39,6 +41,9 @@ def verify_plan(plan: Plan) -> None:
     bounds   every access lies in its buffer, and peers touch symmetric ones only
     loops    no element of a tile touches what another element of it writes
 
+    It is proved as it is where all arguments are symmetric, and where all that may be
+    private are.
+
     Raises InternalError that names both steps, ranks, the buffer and the elements.
     """
     _check_waits(plan)
@@ -53,8 +58,11 @@ def verify_plan(plan: Plan) -> None:
 
 
 def _prove(plan: Plan, chosen: Sequence[Extent]) -> None:
+    is_staging = any(isinstance(step, Tile) and step.staged for step in plan.body)
     for extents in instances(plan, chosen):
         _Proof(plan, extents).run()
+        if is_staging:
+            _Proof(hidden(plan), extents, in_rounds=True).run()
 
 
 def _check_waits(plan: Plan) -> None:
@@ -65,10 +73,12 @@ def _check_waits(plan: Plan) -> None:
             got=f"arrivals at {places}",
             need="[0]",
         )
-    for step in plan.body:
-        if isinstance(step, Barrier) and not 0 < step.where < len(plan.waits):
+    barriers = (step for step in plan.body if isinstance(step, Barrier))
+    staged = (s for s in plan.body if isinstance(s, Tile) and s.staged)
+    for step in (*barriers, *staged):
+        if not 0 < step.where < len(plan.waits):
             raise InternalError(
-                f"a barrier of plan {plan.name!r} has no name for messages",
+                f"a wait of plan {plan.name!r} has no name for messages",
                 got=step.where,
                 need=f"1 to {len(plan.waits) - 1}",
             )
@@ -102,7 +112,9 @@ class _Memory:
 class _Proof:
     """One instance: its memory, and what happened to it."""
 
-    def __init__(self, plan: Plan, extents: Extents) -> None:
+    def __init__(
+        self, plan: Plan, extents: Extents, *, in_rounds: bool = False
+    ) -> None:
         self.plan = plan
         self.extents = extents
         self.ranks = range(plan.ranks)
@@ -115,6 +127,17 @@ class _Proof:
             for buffer in plan.buffers
             for rank in self.ranks
         }
+        tiles = (step for step in plan.body if isinstance(step, Tile))
+        self.staged = {
+            tile: StagedTile(plan, tile, extents)
+            for tile in tiles
+            if in_rounds and tile.staged
+        }
+        for tile in self.staged.values():
+            for slots, size in tile.slots():
+                for rank in self.ranks:
+                    memory = _Memory(slots, span(0, size))
+                    self.memories[slots.name, rank] = memory
 
     def run(self) -> None:
         """Prove all calls."""
@@ -131,19 +154,57 @@ class _Proof:
     def _run(self, instruction: Instruction, step: str) -> None:
         match instruction:
             case Arrive() | Barrier():
-                self.clocks.meet()
-                for memory in self.memories.values():
-                    memory.events = [e for e in memory.events if self._is_open(e)]
+                self._meet()
             case FenceStores():
-                for rank in self.ranks:
-                    self.clocks.fence(rank)
+                self._fence()
+            case Tile() if instruction in self.staged:
+                self._run_rounds(self.staged[instruction], step)
             case Tile() | Fold():
                 for rank in self.ranks:
-                    accesses = tuple(self.accesses.of(instruction, rank))
-                    self._check_loop(rank, accesses, step)
-                    for access in accesses:
-                        self._check_place(rank, access, step)
-                    self._touch(rank, accesses, step)
+                    self._access(rank, self.accesses.of(instruction, rank), step)
+
+    def _run_rounds(self, tile: StagedTile, step: str) -> None:
+        """Run a tile in lock-step; see plan/rounds.py."""
+        count = tile.rounds.count
+        for turn in range(count + 1 if count else 0):
+            for what in ROUND:
+                where = f"{step}, to {what.value} in round {turn}"
+                match what:
+                    case Stage.MEET:
+                        self._meet()
+                    case Stage.FENCE:
+                        self._fence()
+                    case Stage.COPY_IN if turn < count:
+                        for rank in self.ranks:
+                            self._access(
+                                rank, tile.copied(rank, turn, into=True), where
+                            )
+                    case Stage.COPY_OUT if turn > 0:
+                        for rank in self.ranks:
+                            found = tile.copied(rank, turn - 1, into=False)
+                            self._access(rank, found, where)
+                    case Stage.COMPUTE if turn < count:
+                        for rank in self.ranks:
+                            found = tile.computed(self.accesses, rank, turn)
+                            self._access(rank, found, where)
+                    case _:
+                        pass
+
+    def _access(self, rank: int, found: Iterable[Access], step: str) -> None:
+        accesses = tuple(found)
+        self._check_loop(rank, accesses, step)
+        for access in accesses:
+            self._check_place(rank, access, step)
+        self._touch(rank, accesses, step)
+
+    def _meet(self) -> None:
+        self.clocks.meet()
+        for memory in self.memories.values():
+            memory.events = [e for e in memory.events if self._is_open(e)]
+
+    def _fence(self) -> None:
+        for rank in self.ranks:
+            self.clocks.fence(rank)
 
     def _is_open(self, event: _Event) -> bool:
         """Whether an event may still race with what some rank does."""
@@ -154,7 +215,7 @@ class _Proof:
     def _return(self, step: str, roles: set[Role]) -> None:
         """Each rank's caller uses all that lies there, and may free the scratch."""
         for rank in self.ranks:
-            memories = [self.memories[b.name, rank] for b in self.plan.buffers]
+            memories = [m for (_, owner), m in self.memories.items() if owner == rank]
             uses = [
                 Access(memory.buffer.name, rank, memory.whole, is_store, None)
                 for memory in memories
