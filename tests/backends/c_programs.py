@@ -204,7 +204,7 @@ def _check(
         for name, schedule in found.items():
             plan = lower(schedule.result, world.size)
             step = compile_plan(plan, world, knobs=knobs)
-            rounds = step.with_knobs(replace(knobs, round_elements=16))
+            rounds = step.with_knobs(replace(knobs, round_elements=16, inbox_bytes=0))
             for number, sizes in enumerate(sizes_of(program)):
                 cases += 1
                 tried = rounds if number % 2 else step

@@ -62,6 +62,19 @@ def test_a_hung_rank_ends_the_wait_at_the_deadline(victims, what):
     assert ("stopped" if what == "stop" else "sleeping") in text
 
 
+def test_a_late_rank_touches_only_what_the_call_had(victims):
+    seen = []
+    for _ in range(3):
+        outcome = run_ranks(2, victims.call_again_after_a_fault, timeout_s=60)
+        gave_up, late = outcome.results
+        assert (gave_up["changed"], late["changed"]) == (0, 0)
+        assert gave_up["raised"][0] == late["raised"][0] == "CollectiveTimeout"
+        if gave_up["raised"][1] == "StatePoisoned":  # else it was stopped between calls
+            assert gave_up["told"] == [True]
+            seen.append(gave_up)
+    assert seen
+
+
 def test_the_same_world_runs_clean_afterwards(victims):
     for _ in range(2):
         outcome = run_ranks(2, victims.step_until, 0, "kill", timeout_s=60)

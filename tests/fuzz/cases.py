@@ -235,6 +235,7 @@ def _knobs(seed: int) -> Knobs:
         block_elements=int(rng.choice((1, 64, 100, 2048))),
         stream_bytes=int(rng.choice((0, 1 << 20))),
         round_elements=int(rng.choice((1, 16, 100, 1 << 14))),
+        inbox_bytes=int(rng.choice((0, 1 << 16))),
     )
 
 

@@ -29,6 +29,7 @@ Options = dict[str, Callable[[Any], object]]
 FROM_ONE: Options = {
     "Group size": lambda n: cc.Group("g", n),
     "Knobs block_elements": lambda n: Knobs(block_elements=n),
+    "Knobs round_elements": lambda n: Knobs(round_elements=n),
     "run_ranks n": lambda n: run_ranks(n, main),
     "spawn ranks": lambda n: cc.spawn(main, n),
     "verify ranks": lambda n: cc.verify(sgd, ranks=[n]),
@@ -37,6 +38,7 @@ FROM_ONE: Options = {
 }
 FROM_ZERO: Options = {
     "Fault rank": lambda n: Fault(n),
+    "Knobs inbox_bytes": lambda n: Knobs(inbox_bytes=n),
     "Knobs stream_bytes": lambda n: Knobs(stream_bytes=n),
     "Knobs threads": lambda n: Knobs(threads=n),
     "ROWS k": lambda n: cc.ROWS(n),

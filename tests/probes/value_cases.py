@@ -214,7 +214,9 @@ def what_else_is_sent_changes_no_bit(world: World) -> None:
     _check_same_on_all(world, seen.pop())
 
 
-_ODD = Knobs(block_elements=64, stream_bytes=0, threads=3, round_elements=32)
+_ODD = Knobs(
+    block_elements=64, stream_bytes=0, threads=3, round_elements=32, inbox_bytes=0
+)
 
 
 def _normed() -> cc.Program:

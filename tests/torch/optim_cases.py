@@ -465,7 +465,7 @@ def disagreement_is_raised_on_all_ranks(world: World) -> None:
     ours.param_groups[0]["lr"] = 1e-2
     train(world, model, ours, reference, range(3, 6))
     check_same_model(model, reference)
-    with pytest.raises(RanksDisagree, match="different parameters"):
+    with pytest.raises(RanksDisagree, match="differ in parameters"):
         optim.SGD(nn.Linear(3, 2 + world.rank).parameters())
 
 

@@ -10,7 +10,8 @@ from tuning.test_report import report, row
 import coconet as cc
 from coconet.backends.c.words import Knobs
 from coconet.errors import CacheError
-from coconet.tuning.decision import MAX_BYTES, Decision
+from coconet.schedule.json import MAX_BYTES
+from coconet.tuning.decision import Decision
 from coconet.workloads.optimizers import adam, sgd
 
 CHOSEN = Decision(

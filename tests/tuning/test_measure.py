@@ -38,7 +38,9 @@ def alone() -> Iterator[World]:
 
 
 def test_variants_differ_from_the_usual_in_one_number():
-    texts = [knobs_text(knobs) for knobs in variants(Knobs(), 1)]
+    found = variants(Knobs(), 1, by_inbox=True)
+    assert set(found) - set(variants(Knobs(), 1)) == {Knobs(inbox_bytes=0)}
+    texts = [knobs_text(knobs) for knobs in found]
     assert len(set(texts)) == len(texts)
     assert all(text.count("=") == 1 and "threads" not in text for text in texts)
     threads = {knobs.threads for knobs in variants(Knobs(), 6)}

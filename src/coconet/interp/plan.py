@@ -3,7 +3,7 @@
 Each rank is a generator that gives way between chunks of a tile; a seeded choice says
 who goes on.  Stores to peers stay invisible until the storing rank's next fence, as
 non-temporal stores may.  A seeded choice, too, says which of the arguments and results
-that may be private are: peers reach those through slots.
+that may be private are, which peers reach through slots; or that peers read inboxes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from coconet.errors import InternalError
 from coconet.interp.program import Arguments, Results
-from coconet.interp.rounds import Round, poisoned
+from coconet.interp.rounds import PRIVATE, Round, poisoned
 from coconet.ir import FLAT, Domain, Shape, bind_shape, numel
 from coconet.ir.layout import piece_shape
 from coconet.plan import (
@@ -43,6 +43,7 @@ from coconet.plan import (
     View,
     evaluate_scalars,
 )
+from coconet.plan.inbox import INBOXES, inboxed
 from coconet.plan.rounds import ROUND, Stage
 from coconet.plan.scalar import round_array, to_dtype
 from coconet.plan.tree import (
@@ -76,12 +77,13 @@ def run_plan(
 
 @dataclass(slots=True)
 class _Rank:
-    """One simulated rank: its pending peer stores, and how many barriers it reached."""
+    """One simulated rank: its pending peer stores, its barriers and calls so far."""
 
     pending: list[tuple[Array, Array, Array]] = field(
         default_factory=list[tuple[Array, Array, Array]]
     )
     reached: int = 0
+    calls: int = 0
 
 
 class _Machine:
@@ -101,6 +103,10 @@ class _Machine:
         self.memory = {b.name: self._allocate(b, arguments) for b in plan.buffers}
         tiles = (step for step in plan.body if isinstance(step, Tile))
         staged = (tile for tile in tiles if tile.staged)
+        names = inboxed(plan) if rng.random() < PRIVATE else ()
+        self.inboxes = {
+            name: [list(self.memory[name]) for _ in range(INBOXES)] for name in names
+        }
         self.rounds = {tile: Round.draw(plan, tile, sizes, rng) for tile in staged}
 
     def _allocate(self, buffer: Buffer, arguments: Arguments) -> list[Array]:
@@ -145,7 +151,7 @@ class _Machine:
         """Run one rank; yields False while it waits."""
         for instruction in self.plan.body:
             match instruction:
-                case Tile(staged=staged) if staged and self.rounds[instruction].slots:
+                case Tile() if self._is_staged(instruction):
                     yield from self._run_rounds(instruction, rank)
                 case Tile():
                     rows: dict[Reduce, list[Array]] = defaultdict(list)
@@ -160,8 +166,21 @@ class _Machine:
                     yield True
                 case FenceStores():
                     self._flush(rank)
-                case Arrive() | Barrier():
+                case Arrive():
+                    self._fill_inboxes(rank)
                     yield from self._meet(rank)
+                case Barrier():
+                    if not self.inboxes:
+                        yield from self._meet(rank)
+
+    def _is_staged(self, tile: Tile) -> bool:
+        return bool(tile.staged and self.rounds[tile].slots and not self.inboxes)
+
+    def _fill_inboxes(self, rank: int) -> None:
+        mine = self.ranks[rank]
+        mine.calls += 1
+        for name, inboxes in self.inboxes.items():
+            inboxes[mine.calls % INBOXES][rank] = self.memory[name][rank].copy()
 
     def _meet(self, rank: int) -> Iterator[bool]:
         mine = self.ranks[rank]
@@ -278,6 +297,8 @@ class _Machine:
         self, name: str, owner: int, rank: int, where: Array, now: Round | None
     ) -> tuple[Array, Array]:
         """Return the memory where a rank finds these places of a buffer of `owner`."""
+        if owner != rank and name in self.inboxes:
+            return self.inboxes[name][self.ranks[rank].calls % INBOXES][owner], where
         if now is not None and owner != rank and (name, owner) in now.slots:
             return now.slots[name, owner], now.moved(rank, where)
         return self.memory[name][owner], where

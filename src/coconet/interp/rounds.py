@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coconet.ir import bind_shape
 from coconet.plan import Buffer, Plan, Rounds, Tile, peers_store
 
-__all__ = ["Round", "poisoned"]
+__all__ = ["PRIVATE", "Round", "poisoned"]
 
 Array = NDArray[Any]
 

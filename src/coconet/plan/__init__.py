@@ -2,6 +2,7 @@
 
 from coconet.plan.buffer import Buffer, Role, Space
 from coconet.plan.builder import PlanBuilder, TileBuilder
+from coconet.plan.inbox import inboxed
 from coconet.plan.instr import (
     EVERY,
     OWN,
@@ -62,6 +63,7 @@ __all__ = [
     "TileBuilder",
     "View",
     "evaluate_scalars",
+    "inboxed",
     "peers_store",
     "stage",
 ]

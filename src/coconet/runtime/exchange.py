@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import struct
 
 from coconet.errors import RanksDisagree
@@ -14,6 +15,7 @@ from coconet.runtime.world import World
 __all__ = ["Exchange"]
 
 _LENGTH = struct.Struct("q")
+_FINGERPRINT = struct.Struct("4Q")
 
 # Buffer 0 is this rank's row, which peers read; buffer 1, private, gets all rows.
 _ROWS = """
@@ -44,13 +46,17 @@ class Exchange:
         self._world = world
         sources = {"rows.c": _ROWS, "runtime.h": header_text()}
         self._kernel = Kernel(build("exchange", sources))
-        self._bound: dict[int, _Rows] = {}
+        self._bound: dict[tuple[str, int], _Rows] = {}
 
-    def rows(self, row: bytes) -> list[bytes]:
-        """Return every rank's row, by rank; all have one length."""
-        bound = self._bound.get(len(row))
+    def rows(self, row: bytes, what: str = "an exchange") -> list[bytes]:
+        """Return every rank's row, by rank; all have one length.
+
+        what  tells calls apart: where ranks differ in it, none gets a row
+        """
+        key = what, len(row)
+        bound = self._bound.get(key)
         if bound is None:
-            bound = self._bound[len(row)] = _Rows(self._world, self._kernel, len(row))
+            bound = self._bound[key] = _Rows(self._world, self._kernel, *key)
         return bound(row)
 
     def all_gather(self, message: bytes) -> list[bytes]:
@@ -67,10 +73,12 @@ class Exchange:
 
     def agree(self, what: str, text: str) -> None:
         """Raise RanksDisagree on every rank unless all pass the same text."""
-        texts = [each.decode() for each in self.all_gather(text.encode())]
-        others = tuple(r for r, each in enumerate(texts) if each != texts[0])
-        if not others:
+        mine = text.encode()
+        digest = hashlib.sha256(mine).digest()
+        if len(set(self.rows(digest, f"agreement on {what}"))) == 1:
             return
+        texts = [each.decode() for each in self.all_gather(mine)]
+        others = tuple(r for r, each in enumerate(texts) if each != texts[0])
         first, other = texts[0].splitlines(), texts[others[0]].splitlines()
         raise RanksDisagree(
             f"rank {others[0]} and rank 0 differ in {what}",
@@ -82,12 +90,13 @@ class Exchange:
 
 
 class _Rows:
-    """The kernel bound to rows of one length."""
+    """The kernel bound to rows of one length, for one purpose."""
 
-    def __init__(self, world: World, kernel: Kernel, length: int) -> None:
+    def __init__(self, world: World, kernel: Kernel, what: str, length: int) -> None:
         self._mine = world.pool.allocate(length)
         self._all = ctypes.create_string_buffer(max(1, world.size * length))
         self._length, self._size = length, world.size
+        text = f"{what}, {length} bytes"
         self._call = Call(
             world,
             kernel,
@@ -95,9 +104,9 @@ class _Rows:
             words=[length],
             num_scalars=0,
             num_consts=0,
-            fingerprint=(length, 0, 0, 0),
-            text=f"an exchange of {length} bytes",
-            waits=("an exchange between ranks", "the end of an exchange"),
+            fingerprint=_FINGERPRINT.unpack(hashlib.sha256(text.encode()).digest()),
+            text=text,
+            waits=(what, f"the end of {what}"),
         )
         self._call.set_symmetric(0, self._mine.offset)
         self._call.set_private(1, ctypes.addressof(self._all))

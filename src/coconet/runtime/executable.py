@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from ctypes import c_char_p, c_double, c_int32, c_int64, c_void_p
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from coconet.errors import StatePoisoned
 from coconet.runtime.diagnosis import Scalars, explain, fault, lagging
@@ -26,6 +26,7 @@ from coconet.runtime.library import (
     MAX_SCALARS,
     TEXT_BYTES,
     Args,
+    Inboxed,
     library,
 )
 from coconet.runtime.world import World
@@ -87,6 +88,7 @@ class Call:
         self._waits, self._names = tuple(waits), tuple(scalars)
         self._poison: str = ""
         self._pointers = (c_void_p * max(1, num_buffers * world.size))()
+        self._slots = (c_void_p * len(self._pointers))()
         self._block = world.pool.allocate(8 * num_buffers)
         self._table = (c_int64 * max(1, num_buffers)).from_address(self._block.address)
         self._table[:] = [-1] * len(self._table)
@@ -102,6 +104,7 @@ class Call:
         self._args.num_buffers = num_buffers
         self._args.num_scalars = num_scalars
         self._args.pointers = ctypes.addressof(self._pointers)
+        self._args.slots = ctypes.addressof(self._slots)
         self._args.words = ctypes.addressof(self.words)
         self._args.scalars = ctypes.addressof(self.scalars)
         self._args.consts = ctypes.addressof(self.consts)
@@ -117,14 +120,28 @@ class Call:
 
         slots is the offset of the slots through which peers reach it, if they do.
         """
+        world = self._world
+        place = buffer * world.size + world.rank
         self._table[buffer] = -1 if slots is None else -1 - slots
-        self._pointers[buffer * self._world.size + self._world.rank] = address
+        self._slots[place] = None if slots is None else world.pool.base + slots
+        self._pointers[place] = address
 
     def set_symmetric(self, buffer: int, offset: int) -> None:
         """Bind a buffer to an offset in this rank's segment, which peers will see."""
         world = self._world
+        place = buffer * world.size + world.rank
         self._table[buffer] = offset
-        self._pointers[buffer * world.size + world.rank] = world.pool.base + offset
+        self._slots[place] = None
+        self._pointers[place] = world.pool.base + offset
+
+    def set_inboxed(self, rows: Sequence[tuple[int, int, int]]) -> None:
+        """Let peers read buffers in this rank's inbox: (buffer, offset, bytes) of each.
+
+        The same on every rank; the plan then needs no barriers (plan/inbox.py).
+        """
+        self._inboxed = (Inboxed * max(1, len(rows)))(*rows)
+        self._args.inboxed = ctypes.addressof(self._inboxed)
+        self._args.num_inboxed = len(rows)
 
     def restore(self) -> None:
         """Allow calls again: the tensors that a fault left undefined were reloaded."""
@@ -140,8 +157,7 @@ class Call:
         if not self._lock(False):
             raise self._world.refusal()
         try:
-            if self._poison:
-                self._refuse()
+            self.check()
             code = self._entry(self._address)
             if code:
                 self._settle(code)
@@ -152,7 +168,10 @@ class Call:
         finally:
             self._unlock()
 
-    def _refuse(self) -> NoReturn:
+    def check(self) -> None:
+        """Raise StatePoisoned after a fault: a late peer may use all this still."""
+        if not self._poison:
+            return
         raise StatePoisoned(
             "an earlier fault left the updated tensors undefined",
             got=self._poison,

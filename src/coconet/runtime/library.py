@@ -25,6 +25,7 @@ __all__ = [
     "DISAGREE",
     "DONE",
     "FAREWELL_BYTES",
+    "INBOX_BYTES",
     "LATE",
     "LEFT",
     "MAX_RANKS",
@@ -35,6 +36,7 @@ __all__ = [
     "TIMEOUT",
     "Args",
     "Fault",
+    "Inboxed",
     "Report",
     "header_text",
     "library",
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 ABI = 3
+INBOX_BYTES = 1 << 16
 MAX_RANKS = 64
 MAX_THREADS = 64
 MAX_SCALARS = 32
@@ -71,11 +74,20 @@ class Args(ctypes.Structure):
         ("text_version", c_uint64),
         ("text", text_p),
         ("pointers", address),
+        ("slots", address),
         ("words", address),
         ("scalars", address),
         ("consts", address),
         ("round", address),
+        ("num_inboxed", c_int64),
+        ("inboxed", address),
     ]
+
+
+class Inboxed(ctypes.Structure):
+    """cc_inboxed: an argument that peers read in its owner's inbox."""
+
+    _fields_: ClassVar = [("buffer", c_int32), ("offset", c_int32), ("bytes", c_int64)]
 
 
 class Python(ctypes.Structure):

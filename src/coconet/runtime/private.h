@@ -15,11 +15,8 @@ void pool_destroy(cc_pool *p);
 int pool_grow(cc_pool *p, int32_t threads);
 void pool_run(cc_pool *p, cc_args *a, cc_part *part, const int64_t *w);
 
+void handle_signals(cc_world *w);
 int32_t run_tile(cc_args *a, const cc_tile *t, const int64_t *w);
-
-static inline cc_slot *slot_of(const cc_world *w, int q) {
-  return &w->header[q]->slot[w->epoch & 1];
-}
 
 int start_thread(pthread_t *thread, void *(*body)(void *), void *argument,
                  const char *name);

@@ -1,9 +1,9 @@
 /* Tiles in lock-step, where arguments are private; plan/rounds.py says how and why.
  *
  * A rank whose buffer is private publishes, in place of the buffer's offset, that of its
- * slots. All ranks read all tables, so all know alike whether a tile goes in rounds. In
- * a round, a peer's pointer is moved so that the elements of the round fall into its
- * slots: the tile itself is the same code as ever.
+ * slots. All ranks read all tables on arrival, and never again: so all know alike whether
+ * a tile goes in rounds. In a round, a peer's pointer is moved so that the elements of
+ * the round fall into its slots: the tile itself is the same code as ever.
  */
 #include "private.h"
 
@@ -43,17 +43,10 @@ static int64_t slot_of_chunk(const rounds *r, int64_t rank) {
   return ((r->turn & 1) * regions(r) + region) * r->length;
 }
 
-/* What rank q says of a buffer: its offset, or below 0 that of its slots. */
-static int64_t offset_of(const rounds *r, int32_t n, int q) {
-  const cc_world *w = r->args->world;
-  const int64_t *table = (const int64_t *)(w->base[q] + slot_of(w, q)->table);
-  return table[r->tile->staged[n].buffer];
-}
-
 /* The slots of rank q's buffer; NULL if peers can address the buffer itself. */
 static char *slots_of(const rounds *r, int32_t n, int q) {
-  if (!(r->slots[n] >> q & 1)) return NULL;
-  return r->args->world->base[q] + (-1 - offset_of(r, n, q));
+  const size_t buffer = (size_t)r->tile->staged[n].buffer;
+  return r->args->slots[buffer * r->args->world->size + q];
 }
 
 /* Find what is private; returns whether anything is. */
@@ -62,7 +55,7 @@ static int find_slots(const rounds *r) {
   for (int32_t n = 0; n < r->tile->count; n++) {
     r->slots[n] = 0;
     for (int q = 0; q < r->args->world->size; q++)
-      r->slots[n] |= (uint64_t)(offset_of(r, n, q) < 0) << q;
+      r->slots[n] |= (uint64_t)(slots_of(r, n, q) != NULL) << q;
     any |= r->slots[n];
   }
   return any != 0;
@@ -148,12 +141,17 @@ int32_t run_tile(cc_args *a, const cc_tile *t, const int64_t *w) {
   const cc_world *world = a->world;
   uint64_t slots[t->count];
   rounds r = {a, t, w, slots, .length = w[t->borders - 1]};
-  if (world->size == 1 || !find_slots(&r)) {
+  if (world->size == 1 || a->num_inboxed || !find_slots(&r)) {
     world->run(a, t->part, w);
     return CC_DONE;
   }
   const int64_t count = count_rounds(&r);
+  uint64_t heard_ns = now_ns();
   for (; count && r.turn <= count; r.turn++) {
+    if (now_ns() - heard_ns > world->slice_ns) {
+      handle_signals(a->world);
+      heard_ns = now_ns();
+    }
     if (r.turn < count) copy_chunks(&r, 0);
     const int32_t code = world->barrier(a, t->where);
     if (code) return code;

@@ -1,8 +1,8 @@
 /* Waiting, arrival and the watch over peers.  The contract is in runtime.h.
  *
  * seq of a rank counts the arrivals and barriers it has reached, so all waiting is for
- * `peer.seq >= mine`.  Slots alternate by the parity of the epoch.  A rank overwrites the
- * slot of call e when it begins call e + 2, so after its arrival in e + 1 ended.  That
+ * `peer.seq >= mine`.  Slots, and the inboxes in which peers read small arguments,
+ * alternate by the parity of the epoch.  A rank overwrites those of call e when it begins call e + 2, so after its arrival in e + 1 ended.  That
  * arrival ended in one of two ways.  Either every peer had arrived in e + 1, and so was
  * done with the slots of e; or the abort word was set, and then no rank begins a call.
  *
@@ -177,9 +177,9 @@ static void end_run(cc_world *w, const char *text) {
   abort_run(w, w->rank, CC_RAISED);
 }
 
-/* Let Python run the handlers of signals that came while its main thread waits here.
+/* Let Python run the handlers of signals that came while its main thread is in here.
  * The run ends if one of them raises; Python raises that once the kernel returned. */
-static void handle_signals(cc_world *w) {
+void handle_signals(cc_world *w) {
   supervisor *s = w->supervisor;
   if (syscall(SYS_gettid) != getpid()) return;
   const int gil = python.take_gil();
@@ -211,6 +211,19 @@ static void run(cc_args *a, cc_part *part, const int64_t *w) {
 
 /* ---- arrival ---- */
 
+static inline cc_slot *slot_of(const cc_world *w, int q) {
+  return &w->header[q]->slot[w->epoch & 1];
+}
+
+static void fill_inbox(const cc_world *w, const cc_args *a) {
+  char *inbox = w->header[w->rank]->inbox[w->epoch & 1];
+  for (int64_t n = 0; n < a->num_inboxed; n++) {
+    const cc_inboxed *in = &a->inboxed[n];
+    const char *own = a->pointers[(size_t)in->buffer * w->size + w->rank];
+    memcpy(inbox + in->offset, own, (size_t)in->bytes);
+  }
+}
+
 static void publish(cc_world *w, cc_args *a) {
   supervisor *s = w->supervisor;
   cc_header *own = w->header[w->rank];
@@ -225,6 +238,7 @@ static void publish(cc_world *w, cc_args *a) {
     strncpy(slot->text, a->text, CC_TEXT_BYTES - 1);
     s->text_version[parity] = a->text_version;
   }
+  fill_inbox(w, a);
   __atomic_store_n(&own->calls, own->calls + 1, __ATOMIC_RELAXED);
   a->deadline_ns = 0;
   a->arrived = 1;
@@ -264,8 +278,17 @@ static void fill_pointers(const cc_world *w, cc_args *a) {
   for (int q = 0; q < w->size; q++) {
     if (q == w->rank) continue;
     const int64_t *table = (const int64_t *)(w->base[q] + slot_of(w, q)->table);
-    for (uint32_t b = 0; b < a->num_buffers; b++)
-      a->pointers[(size_t)b * w->size + q] = table[b] < 0 ? NULL : w->base[q] + table[b];
+    for (uint32_t b = 0; b < a->num_buffers; b++) {
+      const size_t place = (size_t)b * w->size + q;
+      const int64_t offset = table[b];
+      a->pointers[place] = offset < 0 ? NULL : w->base[q] + offset;
+      a->slots[place] = offset < -1 ? w->base[q] + (-1 - offset) : NULL;
+    }
+    for (int64_t n = 0; n < a->num_inboxed; n++) {
+      const cc_inboxed *in = &a->inboxed[n];
+      char *inbox = w->header[q]->inbox[w->epoch & 1];
+      a->pointers[(size_t)in->buffer * w->size + q] = inbox + in->offset;
+    }
   }
 }
 

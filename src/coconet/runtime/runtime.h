@@ -24,6 +24,7 @@
 #define CC_TEXT_BYTES 4096  /* what a rank says about its call, for error messages */
 #define CC_FAREWELL_BYTES 512
 #define CC_LINE 64
+#define CC_INBOX_BYTES (1 << 16) /* that peers read in one call */
 
 /* What cc_kernel, arrive and barrier return. */
 enum {
@@ -63,6 +64,7 @@ typedef struct {
   uint64_t abort __attribute__((aligned(CC_LINE)));
   char farewell[CC_FAREWELL_BYTES]; /* what this rank raised, NUL-terminated */
   cc_slot slot[2] __attribute__((aligned(CC_LINE))); /* by parity of the call's epoch */
+  char inbox[2][CC_INBOX_BYTES] __attribute__((aligned(CC_LINE))); /* likewise */
 } cc_header;
 
 struct cc_args;
@@ -87,6 +89,12 @@ typedef struct {
   int32_t stream;   /* where, in w, is whether large copies bypass the caches */
   uint32_t where;   /* in the plan's waits */
 } cc_tile;
+
+/* An argument that peers read in its owner's inbox. */
+typedef struct {
+  int32_t buffer, offset;
+  int64_t bytes;
+} cc_inboxed;
 
 /* Of a rank's elements of a tile, those of one round. */
 typedef struct {
@@ -137,10 +145,13 @@ typedef struct cc_args {
   uint64_t text_version;      /* changes when text does */
   const char *text;           /* NUL-terminated, < CC_TEXT_BYTES */
   char **pointers;            /* [num_buffers * size], row by buffer; arrive fills peers' */
+  char **slots;               /* likewise: of a buffer that is handed over in rounds */
   const int64_t *words;       /* extents, piece borders, knobs */
   const int64_t *scalars;     /* bits of the scalar arguments, compared on arrival */
   const cc_word *consts;      /* scalar expressions, evaluated once per call */
   const cc_round *round;      /* NULL but in a round */
+  int64_t num_inboxed;        /* if not 0, the call needs no barriers */
+  const cc_inboxed *inboxed;
 } cc_args;
 
 /* Copy n bytes to memory this core will not read soon, without fetching it first.

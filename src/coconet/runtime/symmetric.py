@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy
     from numpy.typing import DTypeLike
 
-__all__ = ["Block", "SymmetricPool"]
+__all__ = ["LINE", "Block", "SymmetricPool"]
 
 LINE = 64
 PAGE = 4096

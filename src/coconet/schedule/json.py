@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, cast, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
 
@@ -18,10 +18,12 @@ from coconet.schedule.schedule import Schedule
 from coconet.schedule.table import TRANSFORMS
 from coconet.schedule.transform import Transform
 
-__all__ = ["MAX_BYTES", "schedule_from_json", "schedule_to_json"]
+__all__ = ["MAX_BYTES", "decoded", "schedule_from_json", "schedule_to_json"]
+
+T = TypeVar("T")
 
 MAX_BYTES = 1 << 20
-"""A schedule of some thousand steps; more is refused before it is parsed."""
+"""A schedule of some thousand steps, and all that a tuner says about it."""
 
 _ROWS = re.compile(r"ROWS\((?:k=)?(0|[1-9][0-9]*)\)")
 
@@ -39,15 +41,8 @@ def schedule_from_json(program: Program, text: str | bytes) -> Schedule:
     Raises ScheduleError: the text is too long or not such JSON, has an unknown verb or
     field, is for a program of another name, or a step is not legal here.
     """
-    data = text.encode() if isinstance(text, str) else text
-    if len(data) > MAX_BYTES:
-        raise ScheduleError(
-            "the schedule is too long to be one",
-            got=f"{len(data)} bytes",
-            need=f"at most {MAX_BYTES}",
-        )
     try:
-        document = msgspec.json.decode(data, type=_document())
+        document = decoded(text, _document())
         steps = [_step(record) for record in document.steps]
     except (msgspec.DecodeError, ValueError) as error:
         raise ScheduleError(
@@ -62,6 +57,17 @@ def schedule_from_json(program: Program, text: str | bytes) -> Schedule:
             need=program.name,
         )
     return Schedule.replay(program, steps)
+
+
+def decoded(text: str | bytes, kind: type[T]) -> T:
+    """Return what strict JSON says, as this type; what is long is not even parsed.
+
+    Raises ValueError, msgspec.DecodeError.
+    """
+    data = text.encode() if isinstance(text, str) else text
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"too long: {len(data)} bytes, at most {MAX_BYTES}")
+    return msgspec.json.decode(data, type=kind)
 
 
 @cache

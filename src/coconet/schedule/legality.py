@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
+from typing import TypeVar
 
 from coconet.errors import ScheduleError
 from coconet.ir import FLAT, Cut, Program, Shape, Sliced, Value
@@ -32,10 +33,13 @@ __all__ = [
     "loop_cut",
     "loop_order",
     "loop_shape",
+    "reached",
     "reads_elsewhere",
     "reads_peers",
     "require_no_fusion",
 ]
+
+T = TypeVar("T", bound=Hashable)
 
 
 def find(program: Program, name: str, verb: str) -> Value:
@@ -72,25 +76,23 @@ def reads_elsewhere(value: Value) -> bool:
 
 def descendants(program: Program, start: Value) -> set[Value]:
     """Return everything computed from a value, itself left out."""
-    found: set[Value] = set()
-    stack = [start]
-    while stack:
-        for user in program.users(stack.pop()):
-            if user not in found:
-                found.add(user)
-                stack.append(user)
-    return found
+    return reached(program.users(start), program.users)
 
 
 def ancestors(ends: Iterable[Value]) -> set[Value]:
     """Return everything these values are computed from, and the values themselves."""
-    found: set[Value] = set()
-    stack = list(ends)
+    return reached(ends, lambda value: value.inputs)
+
+
+def reached(starts: Iterable[T], onward: Callable[[T], Iterable[T]]) -> set[T]:
+    """Return what can be reached from these, them included, by steps onward."""
+    found: set[T] = set()
+    stack = list(starts)
     while stack:
-        value = stack.pop()
-        if value not in found:
-            found.add(value)
-            stack += value.inputs
+        item = stack.pop()
+        if item not in found:
+            found.add(item)
+            stack += onward(item)
     return found
 
 
@@ -99,14 +101,12 @@ def leaves_and_returns(program: Program, members: Collection[Value]) -> Value | 
 
     A kernel is entered at one member and left at another: all wait for its start.
     """
-    needed: set[Value] = set()
-    stack = list(members)
-    while stack:
-        value = stack.pop()
-        if value not in needed:
-            needed.add(value)
-            fusion = program.fusion_of(value)
-            stack += (*value.inputs, *(fusion.members if fusion else ()))
+
+    def before(value: Value) -> tuple[Value, ...]:
+        fusion = program.fusion_of(value)
+        return (*value.inputs, *(fusion.members if fusion else ()))
+
+    needed = reached(members, before)
     for member in members:
         for user in program.users(member):
             if user not in members and user in needed:

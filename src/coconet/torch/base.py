@@ -121,7 +121,7 @@ class Optimizer(torch.optim.Optimizer, ABC):
             self._world, "options", Chooser, self._world, schedule, tune, tune_time_s
         )
         self._shared = Shared(self._world)
-        self._shared.check_alike("schedules", self._chooser.text)
+        self._shared.agree("schedules", self._chooser.text)
         self._vote = Vote(self._shared)
         self._num_calls = 0
         self.total_norm: float | None = None
@@ -156,7 +156,7 @@ class Optimizer(torch.optim.Optimizer, ABC):
             (tuple(p.shape), p.dtype, p in self._inside and Kind.of(p))
             for p in everything
         ]
-        self._shared.check_alike("parameters", str(kinds))
+        self._shared.agree("parameters", str(kinds))
         for number, group in enumerate(new, start=self._num_groups):
             inside = [param for param in group["params"] if param in self._inside]
             for param in group["params"]:
@@ -325,13 +325,13 @@ class Optimizer(torch.optim.Optimizer, ABC):
             self._shared.num_calls += 1
             flat.bound[program].call()
             square += (factor * flat.piece_norm()) ** 2
-        self.total_norm = math.sqrt(self._shared.sum([square])[0])
+        self.total_norm = math.sqrt(self._shared.sum(square))
         scale = max_norm / (self.total_norm + 1e-6)
         return 1.0 if scale >= 1 else scale  # NaN stays, as in clip_grad_norm_
 
     def agree_on_inf(self, found: bool) -> bool:
         """Return whether any rank found an inf; every rank calls it, for GradScaler."""
-        return bool(self._shared.sum([found])[0])
+        return bool(self._shared.sum(found))
 
     def state_dict(self) -> dict[str, Any]:
         """Return what torch's optimizer would: whole tensors; needs no other rank."""

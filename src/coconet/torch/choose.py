@@ -8,14 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coconet.backends.c import compile_plan
 from coconet.backends.c.compile import CompiledStep
 from coconet.errors import ResourceError, ScheduleError
 from coconet.ir import Program
+from coconet.lower import lower
 from coconet.options import checked_seconds
 from coconet.runtime.world import World
 from coconet.schedule import Schedule
 from coconet.torch.schedule import Scheduler, fused, kept_in_pieces, schedule_of
-from coconet.torch.shared import compiled
 from coconet.tuning.progress import terminal
 from coconet.tuning.report import Report, time_text
 from coconet.tuning.request import Request
@@ -107,7 +108,8 @@ class Chooser:
                 schedule, why = self._wanted(program)
             else:
                 schedule, why = schedule_of(program, scheduler), "the only one"
-            step = compiled(schedule.result, self._world)
+            plan = lower(schedule.result, self._world.size)
+            step = compile_plan(plan, self._world)
             self._fixed[program] = Choice(schedule, step, why)
         return self._fixed[program]
 

@@ -123,9 +123,6 @@ class Flat:
         param.data = value
         self.copied_bytes += value.nbytes
 
-    def _offset(self, array: NDArray[Any]) -> int:
-        return array.ctypes.data - self._world.pool.base
-
     # ---- gradients ----
 
     def _watch_gradients(self) -> None:
@@ -207,13 +204,14 @@ class Flat:
         made = {name: self._empty(type_) for name, type_ in types.items()}
         for array in made.values():
             array.fill(0)
-        rows = self._shared.rows([self._offset(array) for array in made.values()])
+        offsets = self._shared.offsets(list(made.values()))
         for column, (name, array) in enumerate(made.items()):
             layout = types[name].layout
             is_cut = isinstance(layout, Sliced)
             ranks = range(self._world.size) if is_cut else [self._world.rank]
             pieces = (
-                (rank, *self._piece(layout, rank), rows[rank][column]) for rank in ranks
+                (rank, *self._piece(layout, rank), offsets[rank][column])
+                for rank in ranks
             )
             self._arrays[name] = array
             self.states[name] = State(array, tuple(pieces))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 import warnings
 from dataclasses import dataclass, field
 
 from coconet.torch.shared import Shared
 
 __all__ = ["Vote"]
+
+_HEAD = struct.Struct("??d")
+"""Has inf, has news, scale; a byte for each parameter follows: has a gradient."""
 
 MISSING = (
     "gradients that are None on this rank but not on others count as zeros: {} of {}"
@@ -48,18 +52,19 @@ class Vote:
         Raises RanksDisagree if a rank does something else meanwhile.
         """
         has_news = self.has_news(mine, scale, has_inf=has_inf)
-        infs, news, *found = self.shared.sum(
-            [has_inf, has_news, *mine, *self.shared.by_rank(scale)]
-        )
+        head = _HEAD.pack(has_inf, has_news, scale)
+        rows = self.shared.rows(head + bytes(mine), "the optimizer's vote")
+        infs, news, scales = zip(*map(_HEAD.unpack_from, rows), strict=True)
+        grads = (row[_HEAD.size :] for row in rows)
         self.mine, self.my_scale = mine, scale
-        self.present = [count > 0 for count in found[: len(mine)]]
-        self.scale = min(found[len(mine) :])
+        self.present = [any(column) for column in zip(*grads, strict=True)]
+        self.scale = min(scales)
         missing = sum(self.present) - sum(mine)
         if missing:
             self._warn(MISSING, missing, len(mine))
-        if infs and not has_inf:
+        if any(infs) and not has_inf:
             self._warn(SKIPPED)
-        return infs > 0, news > 0
+        return any(infs), any(news)
 
     def forget(self) -> None:
         """Make the next step begin with a vote."""

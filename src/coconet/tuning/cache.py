@@ -13,9 +13,9 @@ from pathlib import Path
 from coconet.errors import CacheError
 from coconet.runtime.build import find_compiler
 from coconet.runtime.cache import read_note, write_note
+from coconet.schedule.json import MAX_BYTES
 from coconet.settings import settings
 from coconet.tuning.canonical import canonical
-from coconet.tuning.decision import MAX_BYTES
 from coconet.tuning.request import Request
 
 __all__ = ["note_name", "recall", "remember", "warn_of"]

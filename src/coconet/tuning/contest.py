@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from coconet.backends.c import compile_plan
+from coconet.backends.c.inboxes import inbox_rows
 from coconet.backends.c.refuse import refusing
 from coconet.backends.c.words import Knobs
 from coconet.errors import (
@@ -167,7 +168,10 @@ class Contest:
         for entrant in finalists:
             if entrant.number == BASELINE:  # each binding holds memory for every value
                 continue
-            for knobs in variants(entrant.knobs, min(map(int, threads))):
+            plan, sizes = self._plans[entrant.number], self._request.sizes
+            rows = inbox_rows(plan, sizes, entrant.knobs, self._world.rank)
+            most = min(map(int, threads))
+            for knobs in variants(entrant.knobs, most, by_inbox=bool(rows)):
                 yield Entrant(entrant.number, knobs)
 
     def _race(self, track: Track, wanted: Sequence[Entrant]) -> Race[Entrant]:

@@ -11,12 +11,10 @@ from coconet.backends.c.words import Knobs
 from coconet.errors import CacheError, ScheduleError
 from coconet.ir import Program
 from coconet.schedule import Schedule
+from coconet.schedule.json import decoded
 from coconet.tuning.report import Report
 
-__all__ = ["MAX_BYTES", "Decision"]
-
-MAX_BYTES = 1 << 20
-"""Far more than a decision has; what is longer is refused before it is parsed."""
+__all__ = ["Decision"]
 
 
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,15 +46,8 @@ class Decision:
         Raises CacheError if the text is too long, not such JSON, or does not fit the
         program.
         """
-        data = text.encode() if isinstance(text, str) else text
-        if len(data) > MAX_BYTES:
-            raise CacheError(
-                "this is too long to be a tuner's decision",
-                got=f"{len(data)} bytes",
-                need=f"at most {MAX_BYTES}",
-            )
         try:
-            document = msgspec.json.decode(data, type=_Document)
+            document = decoded(text, _Document)
             schedule = Schedule.from_json(program, bytes(document.schedule))
             knobs = Knobs(**document.knobs)
         except (msgspec.DecodeError, ScheduleError, TypeError, ValueError) as error:

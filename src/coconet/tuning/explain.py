@@ -58,7 +58,7 @@ class Explanation:
     applied     its steps
     refused     steps that are not legal on this program, and why
     kernels     what each loop of its plan computes, in order
-    num_waits   how often all ranks wait for each other in one call
+    num_waits   how often all ranks wait for each other in one call on symmetric tensors
     knobs       those that differ from the defaults
     cost        None where no sizes are known
     median_s    of a call, as tuned; None: not measured

@@ -55,14 +55,21 @@ class Entrant:
     knobs: Knobs = dataclasses.field(default_factory=Knobs)
 
 
-def variants(knobs: Knobs, most_threads: int) -> tuple[Knobs, ...]:
-    """Return other knobs that may be faster, each different in one number."""
+def variants(
+    knobs: Knobs, most_threads: int, *, by_inbox: bool = False
+) -> tuple[Knobs, ...]:
+    """Return other knobs that may be faster, each different in one number.
+
+    by_inbox says that peers read arguments in inboxes, and could read them in place.
+    """
     changes: list[dict[str, int]] = [
         {"block_elements": 2048},
         {"block_elements": 8192},
         {"stream_bytes": 0},
         {"stream_bytes": 1 << 40},
     ]
+    if by_inbox:
+        changes.append({"inbox_bytes": 0})
     if most_threads > 1:
         doubled = (1 << power for power in range(most_threads.bit_length()))
         changes += [{"threads": number} for number in doubled]

@@ -9,7 +9,7 @@ from coconet.errors import ScheduleError
 from coconet.ir import Program, Value
 from coconet.ops import AllGather, Concat, Reduce, Slice, Update
 from coconet.schedule import Fuse, loop_cut
-from coconet.schedule.legality import acts_on_each_element
+from coconet.schedule.legality import acts_on_each_element, reached
 
 __all__ = ["Kernel", "Kernels", "Partition", "Region", "is_pointwise", "regions"]
 
@@ -176,8 +176,8 @@ class Kernels:
             for a, b in combinations(_in_order(partition), 2)
             if self._share(a, b)
             and not self._refusal(a | b)
-            and b not in _reached(after, after[a] - {b})
-            and a not in _reached(after, after[b] - {a})
+            and b not in reached(after[a] - {b}, after.__getitem__)
+            and a not in reached(after[b] - {a}, after.__getitem__)
         ]
 
     def _with_certain(
@@ -197,7 +197,7 @@ class Kernels:
             kernel
             for kernel in after
             if not self._refusal(kernel)
-            and kernel not in _reached(after, after[kernel])
+            and kernel not in reached(after[kernel], after.__getitem__)
         }
         return frozenset(whole[k] if whole[k] in certain else k for k in partition)
 
@@ -235,17 +235,3 @@ class Kernels:
 
 def _in_order(partition: Partition) -> list[Kernel]:
     return sorted(partition, key=min)
-
-
-def _reached(
-    after: Mapping[Kernel, set[Kernel]], starts: Iterable[Kernel]
-) -> set[Kernel]:
-    """Return what can be reached from these kernels, them included."""
-    found: set[Kernel] = set()
-    stack = list(starts)
-    while stack:
-        kernel = stack.pop()
-        if kernel not in found:
-            found.add(kernel)
-            stack += after[kernel]
-    return found

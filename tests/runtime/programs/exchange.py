@@ -24,7 +24,7 @@ def everything() -> dict[str, Any]:
         wrong += messages != [bytes([65 + r]) * (length * r) for r in everybody]
         wrong += exchange.from_rank_0(mine * length) != b"A" * length
     exchange.agree("the plan", "one\ntwo")
-    return {"wrong": wrong, "errors": [_differ(exchange), _lengths(exchange)]}
+    return {"wrong": wrong, "errors": [_differ(exchange), *_unlike(exchange)]}
 
 
 def _differ(exchange: Exchange) -> dict[str, Any]:
@@ -36,12 +36,20 @@ def _differ(exchange: Exchange) -> dict[str, Any]:
     return {}
 
 
-def _lengths(exchange: Exchange) -> dict[str, Any]:
-    """Rows of several lengths are refused by every rank, and the world goes on."""
-    rank = cc.init().rank
-    try:
-        exchange.rows(b"x" * (3 + (rank == 1)))
-    except RanksDisagree as error:
-        again = exchange.rows(b"again")
-        return {"what": error.what, "got": error.got, "again": again[0].decode()}
-    return {}
+def _unlike(exchange: Exchange) -> list[dict[str, Any]]:
+    """Rows unlike in length, or in what they are for, are refused by every rank.
+
+    The world goes on.
+    """
+    is_odd = cc.init().rank == 1
+    found: list[dict[str, Any]] = []
+    for row, what in (
+        (b"x" * (3 + is_odd), "an exchange"),
+        (b"xyz", "a vote" if is_odd else "an exchange"),
+    ):
+        try:
+            exchange.rows(row, what)
+        except RanksDisagree as error:
+            again = exchange.rows(b"again")[0].decode()
+            found.append({"what": error.what, "got": error.got, "again": again})
+    return found

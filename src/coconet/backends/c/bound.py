@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coconet.backends.arguments import as_tensor, call_scalars, stored_shape
+from coconet.backends.c.inboxes import inbox_rows
 from coconet.backends.c.refuse import refusing
 from coconet.backends.c.words import Knobs, plan_words, used_consts
 from coconet.errors import RunError, UnsupportedError
@@ -61,8 +62,10 @@ class BoundStep:
             )
         self._plan, self._world, self._sizes = plan, world, sizes
         self._wants_torch = wants_torch
-        self._rounds = _rounds(plan, sizes, knobs)
+        self._inboxes = inbox_rows(plan, sizes, knobs, world.rank)
+        self._rounds = {} if self._inboxes else _rounds(plan, sizes, knobs)
         text = _description(plan, sizes, knobs)
+        text += "\nby inboxes" if self._inboxes else ""
         shapes = hashlib.sha256(text.encode()).digest()
         self._call = Call(
             world,
@@ -97,6 +100,7 @@ class BoundStep:
             if buffer.role is Role.SCRATCH:
                 self._point(number, buffer, self._own(buffer))
         self._prepare_scalars()
+        self._call.set_inboxed(list(self._inboxes.values()))
 
     def _holds(self, tensors: Mapping[str, Any]) -> bool:
         """Whether the step is placed on these very objects, where they lie now."""
@@ -141,7 +145,7 @@ class BoundStep:
         self._const_memory = call.consts
 
     def _place(self, number: int, buffer: Buffer, array: Array) -> None:
-        is_shared = buffer.space is Space.SYMMETRIC
+        is_shared = self._is_shared(buffer)
         inside = self._world.pool.offset_of(array.ctypes.data, max(array.nbytes, 1))
         fits_c = array.flags.c_contiguous and array.flags.aligned
         if fits_c and (inside is not None or not is_shared):
@@ -180,13 +184,17 @@ class BoundStep:
     def _allocate(self, buffer: Buffer) -> Array:
         world = self._world
         shape = stored_shape(buffer, self._sizes, world.rank, world.size)
-        if buffer.space is Space.SYMMETRIC:
+        if self._is_shared(buffer):
             return world.pool.empty(shape, buffer.dtype.numpy)
         return np.empty(shape, buffer.dtype.numpy)
 
+    def _is_shared(self, buffer: Buffer) -> bool:
+        """Whether peers address the buffer itself."""
+        return buffer.space is Space.SYMMETRIC and buffer.name not in self._inboxes
+
     def _point(self, number: int, buffer: Buffer, array: Array) -> None:
         address = array.ctypes.data
-        if buffer.space is Space.PRIVATE:
+        if not self._is_shared(buffer):
             self._call.set_private(number, address)
             return
         self._call.set_symmetric(number, address - self._world.pool.base)
@@ -218,6 +226,7 @@ class BoundStep:
             if turn != self._turn:
                 raise self._world.refusal()
             self._turn = turn + 1
+            self._call.check()
             if not self._holds(tensors):
                 refusing(
                     self._world,
@@ -334,5 +343,5 @@ def _description(plan: Plan, sizes: Mapping[str, int], knobs: Knobs) -> str:
         cut = "" if buffer.cut is None else f" cut by {buffer.cut!r}"
         lines.append(f"{buffer.name} {buffer.dtype}{shape}{cut}")
     if any(isinstance(step, Tile) and step.staged for step in plan.body):
-        lines.append(f"rounds of {knobs.round_elements} elements")
+        lines.insert(2, f"rounds of {knobs.round_elements} elements")
     return "\n".join(lines)

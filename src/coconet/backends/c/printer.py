@@ -55,6 +55,7 @@ from coconet.plan import (
     Store,
     Tile,
     View,
+    inboxed,
 )
 
 __all__ = ["print_plan"]
@@ -67,6 +68,7 @@ def print_plan(plan: Plan) -> str:
     """
     parts = ['#include "runtime.h"', PRELUDE + HALVES + trees(plan)]
     calls: list[str] = []
+    unless = "!a->num_inboxed && " if inboxed(plan) else ""
     words = 0
     for number, instruction in enumerate(plan.body):
         match instruction:
@@ -83,7 +85,8 @@ def print_plan(plan: Plan) -> str:
             case Arrive():
                 calls.append("if ((code = a->world->arrive(a))) goto end;")
             case Barrier(where):
-                calls.append(f"if ((code = a->world->barrier(a, {where}))) goto end;")
+                wait = f"(code = a->world->barrier(a, {where}))"
+                calls.append(f"if ({unless}{wait}) goto end;")
             case FenceStores():
                 calls.append("cc_fence_stores();")
     body = "\n".join(f"  {call}" for call in calls)

@@ -86,12 +86,16 @@ class Knobs:
                           where there is little to do
     round_elements        of each rank, in a round: how arguments that are not in
                           symmetric memory are handed over.  The same on every rank
+    inbox_bytes           where the arguments that peers read have at most so many bytes
+                          (and 64 KiB), they are copied into inboxes, and the call ends
+                          without a wait.  The same on every rank
     """
 
     block_elements: int = 256
     stream_bytes: int = 1 << 20
     threads: int = 0
     round_elements: int = 1 << 14
+    inbox_bytes: int = 1 << 16
 
     def __post_init__(self) -> None:
         """Refuse what is no whole number, or too small."""
@@ -99,6 +103,7 @@ class Knobs:
         checked_count("stream_bytes", self.stream_bytes, least=0)
         checked_count("threads", self.threads, least=0)
         checked_count("round_elements", self.round_elements)
+        checked_count("inbox_bytes", self.inbox_bytes, least=0)
 
 
 def views(tile: Tile) -> tuple[View, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
 
 from coconet.errors import InternalError
 from coconet.ir import Extent
 from coconet.plan.buffer import Buffer, Role, Space
+from coconet.plan.inbox import INBOXES, inboxed
 from coconet.plan.instr import Arrive, Barrier, FenceStores, Fold, Instruction, Tile
 from coconet.plan.plan import Plan
 from coconet.plan.rounds import ROUND, Stage
@@ -20,8 +21,9 @@ from coconet.plan.verify.rounds import StagedTile, hidden
 
 __all__ = ["verify_plan"]
 
-CALLS = (1, 2)
-"""A second call shows what the first one leaves behind."""
+CALLS = (1, 2, 3)
+"""The second call shows what the first one leaves behind; the third uses the inboxes of
+the first again."""
 
 
 def verify_plan(plan: Plan) -> None:
@@ -29,7 +31,7 @@ def verify_plan(plan: Plan) -> None:
 
     Every rank runs the same instructions and every wait is for all ranks, so no rank
     waits for ever.  The rest is proved at small sizes, with uneven and empty pieces,
-    for two calls in a row:
+    for calls in a row:
 
     order    of two ranks that touch one element, one of them writing, one does so
              before a wait that the other passes first; a store to a peer has happened
@@ -41,8 +43,9 @@ def verify_plan(plan: Plan) -> None:
     bounds   every access lies in its buffer, and peers touch symmetric ones only
     loops    no element of a tile touches what another element of it writes
 
-    It is proved as it is where all arguments are symmetric, and where all that may be
-    private are.
+    It is proved where all arguments are symmetric; where all that may be private are;
+    and where peers read from inboxes, if they can.  Where some are private, each buffer
+    of a rank is as in one of the first two, and there is more order than in the first.
 
     Raises InternalError that names both steps, ranks, the buffer and the elements.
     """
@@ -63,6 +66,8 @@ def _prove(plan: Plan, chosen: Sequence[Extent]) -> None:
         _Proof(plan, extents).run()
         if is_staging:
             _Proof(hidden(plan), extents, in_rounds=True).run()
+        if inboxed(plan):
+            _Proof(plan, extents, by_inbox=True).run()
 
 
 def _check_waits(plan: Plan) -> None:
@@ -99,12 +104,14 @@ class _Memory:
     """One rank's copy of a buffer.
 
     whole    all of its elements
+    is_lent  it is the world's, and stays as it is between calls
     written  elements that were written in this call
     events   accesses that some rank may not know of yet
     """
 
     buffer: Buffer
     whole: int
+    is_lent: bool = False
     written: int = 0
     events: list[_Event] = field(default_factory=list[_Event])
 
@@ -113,9 +120,16 @@ class _Proof:
     """One instance: its memory, and what happened to it."""
 
     def __init__(
-        self, plan: Plan, extents: Extents, *, in_rounds: bool = False
+        self,
+        plan: Plan,
+        extents: Extents,
+        *,
+        in_rounds: bool = False,
+        by_inbox: bool = False,
     ) -> None:
         self.plan = plan
+        self.call = 0
+        self.inboxed = inboxed(plan) if by_inbox else ()
         self.extents = extents
         self.ranks = range(plan.ranks)
         self.clocks = Clocks(plan.ranks)
@@ -138,11 +152,17 @@ class _Proof:
                 for rank in self.ranks:
                     memory = _Memory(slots, span(0, size))
                     self.memories[slots.name, rank] = memory
+        for name, rank, number in product(self.inboxed, self.ranks, range(INBOXES)):
+            given = self.memories[name, rank]
+            inbox = replace(given.buffer, name=_inbox(name, number), role=Role.SCRATCH)
+            memory = _Memory(inbox, given.whole, is_lent=True)
+            self.memories[inbox.name, rank] = memory
 
     def run(self) -> None:
         """Prove all calls."""
         self._return("for its caller before call 1", {Role.ARGUMENT})
-        for call in CALLS:
+        for call in CALLS if self.inboxed else CALLS[:2]:
+            self.call = call
             for memory in self.memories.values():
                 memory.written = 0
             for place, instruction in enumerate(self.plan.body):
@@ -153,8 +173,12 @@ class _Proof:
 
     def _run(self, instruction: Instruction, step: str) -> None:
         match instruction:
-            case Arrive() | Barrier():
+            case Arrive():
+                self._fill_inboxes(step)
                 self._meet()
+            case Barrier():
+                if not self.inboxed:
+                    self._meet()
             case FenceStores():
                 self._fence()
             case Tile() if instruction in self.staged:
@@ -191,11 +215,25 @@ class _Proof:
                         pass
 
     def _access(self, rank: int, found: Iterable[Access], step: str) -> None:
-        accesses = tuple(found)
+        accesses = tuple(self._redirected(access, rank) for access in found)
         self._check_loop(rank, accesses, step)
         for access in accesses:
             self._check_place(rank, access, step)
         self._touch(rank, accesses, step)
+
+    def _redirected(self, access: Access, rank: int) -> Access:
+        """Return an access where it happens, if that is a peer's inbox."""
+        if access.owner == rank or access.buffer not in self.inboxed:
+            return access
+        return replace(access, buffer=_inbox(access.buffer, self.call % INBOXES))
+
+    def _fill_inboxes(self, step: str) -> None:
+        for name, rank in product(self.inboxed, self.ranks):
+            whole = self.memories[name, rank].whole
+            given = Access(name, rank, whole, False, None)
+            inbox = _inbox(name, self.call % INBOXES)
+            copied = replace(given, buffer=inbox, is_store=True)
+            self._access(rank, (given, copied), f"{step}, to fill its inbox")
 
     def _meet(self) -> None:
         self.clocks.meet()
@@ -219,7 +257,7 @@ class _Proof:
             uses = [
                 Access(memory.buffer.name, rank, memory.whole, is_store, None)
                 for memory in memories
-                if memory.buffer.role in roles
+                if memory.buffer.role in roles and not memory.is_lent
                 for is_store in (False, True)
                 if is_store or memory.buffer.role is not Role.SCRATCH
             ]
@@ -327,6 +365,10 @@ class _Proof:
 
 def _name(instruction: Instruction) -> str:
     return f" ({instruction.name})" if isinstance(instruction, Tile) else ""
+
+
+def _inbox(name: str, number: int) -> str:
+    return f"{name}.inbox{number}"
 
 
 def _place(access: Access) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from coconet.plan.buffer import Buffer, Role, Space
-from coconet.plan.instr import Tile
+from coconet.plan.instr import Index, Tile
 from coconet.plan.plan import Plan
 from coconet.plan.rounds import Rounds, peers_store
 from coconet.plan.verify.accesses import Access, Accesses
@@ -56,26 +56,29 @@ class StagedTile:
 
     def copied(self, owner: int, turn: int, *, into: bool) -> Iterator[Access]:
         """Yield what a rank reads and writes when it copies into its slots, or back."""
+        inside = outside = 0
+        for rank in self.rounds.copied(owner):
+            chunk = self.rounds.chunk(rank, turn)
+            outside |= span(chunk.start, len(chunk))
+            inside |= span(self.rounds.slot(rank, turn), len(chunk))
         for name in self._tile.staged:
-            if into == peers_store(self._tile, name):
-                continue
-            for rank in self.rounds.copied(owner):
-                chunk = self.rounds.chunk(rank, turn)
-                outside = span(chunk.start, len(chunk))
-                inside = span(self.rounds.slot(rank, turn), len(chunk))
+            if into != peers_store(self._tile, name):
                 yield Access(_slots(name), owner, inside, into, None)
                 yield Access(name, owner, outside, not into, None)
 
     def computed(self, accesses: Accesses, rank: int, turn: int) -> Iterator[Access]:
         """Yield what a rank reads and writes when it computes its elements of a round.
 
-        Of a buffer that is not staged these are all that the tile has, so that the
-        proof asks for more than needed.
+        Of what is not staged these are all that the tile has: the proof then asks for
+        more than is needed.
         """
         chunk = self.rounds.chunk(rank, turn)
         inside = span(self.rounds.slot(rank, turn), len(chunk))
         for access in accesses.of(self._tile, rank):
-            if access.buffer not in self._tile.staged:
+            if (
+                access.buffer not in self._tile.staged
+                or access.index is not Index.GLOBAL
+            ):
                 yield access
             elif access.owner == rank:
                 yield replace(access, elements=span(chunk.start, len(chunk)))

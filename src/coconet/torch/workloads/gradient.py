@@ -24,7 +24,7 @@ from coconet.ir import (
 from coconet.ops import all_gather, all_reduce, cast, reduce_scatter, update, where
 from coconet.ops.functions import equal
 
-__all__ = ["MASTER", "Step", "Variant", "reduced", "shared"]
+__all__ = ["MASTER", "Step", "Variant", "reduced"]
 
 (N,) = dims("N")
 DP = Group("dp")
@@ -141,13 +141,3 @@ def reduced(reduction: str, dtype: DType) -> Program:
     average = reduce_scatter(g, reduction, FLAT)
     a1 = update(a, average)
     return program("reduced", inputs=[g, a], outputs=[a1])
-
-
-@functools.cache
-def shared() -> Program:
-    """Add a few numbers x of every rank, into total."""
-    x = declare("x", Local(), f64)
-    total = declare("total", Replicated(), f64)
-    added = all_reduce(x)
-    total1 = update(total, added)
-    return program("shared", inputs=[x, total], outputs=[total1])
