@@ -64,6 +64,20 @@ def attention_epilogue() -> cc.Program:
     return cc.program("epilogue", inputs=[x, b, c, d, r], outputs=[out])
 
 
+def dropped(dtype: cc.DType, cut: int) -> cc.Program:
+    """Dropout of sums, pieces and transposes, in one kernel with what follows."""
+    x = cc.tensor("x", dtype, (S, H), cc.Local(), dp)
+    y = cc.tensor("y", dtype, (S, H), cc.Sliced(cut), dp)
+    b = cc.tensor("b", dtype, (H,), cc.Replicated(), dp)
+    seed = cc.scalar("seed", cc.i64)
+    out = cc.dropout(cc.all_reduce(x) + b, 0.25, seed) * 2 + b
+    part = cc.dropout(y, 0.5, seed) - cc.dropout(y, 0.75, seed)
+    turned = cc.dropout(cc.transpose(cc.all_gather(y), (1, 0)), 0.5, seed)
+    bias = cc.dropout(b, 0.5, seed + 1) + y
+    outputs = [out, part, turned, bias]
+    return cc.program("dropped", inputs=[x, y, b, seed], outputs=outputs)
+
+
 def sliced_inputs() -> cc.Program:
     """Inputs cut by a dim, gathered and computed on, with no reduction over ranks."""
     x = cc.tensor("x", cc.f32, (S, H), cc.Sliced(0), dp)
@@ -144,10 +158,13 @@ def programs() -> Iterator[tuple[str, cc.Program]]:
     for dtype in (cc.bf16, cc.f16):
         yield f"chain {dtype}", chain(13, dtype)
         yield f"master {dtype}", master_weights(dtype)
+        yield f"dropped {dtype}", dropped(dtype, 0)
         for op in ("sum", "mean", "max"):
             yield f"{op} {dtype}", reduction(op, dtype)
     yield "epilogue", attention_epilogue()
     yield "sliced", sliced_inputs()
+    yield "dropped", dropped(cc.f32, 1)
+    yield "dropped f64", dropped(cc.f64, 0)
     yield "old value", old_value()
     yield "mixed", mixed()
     yield "truth", truth()

@@ -233,6 +233,16 @@ def case_cast(world: World) -> None:
         check(world, program, {"x": [special(source)] * world.ranks})
 
 
+def case_dropout(world: World) -> None:
+    seed = cc.scalar("seed", cc.i64)
+    for dtype, cut in itertools.product(FLOATS, (None, *CUTS)):
+        layout = cc.Replicated() if cut is None else cc.Sliced(cut)
+        x = cc.tensor("x", dtype, (5, 13), layout, DP)
+        outputs = [cc.dropout(x, p, seed) for p in (0, 0.3, 1)]
+        program = cc.program("dropout", inputs=[x, seed], outputs=outputs)
+        check(world, program, random_arguments(program, world.ranks, {}, 4))
+
+
 def case_collectives(world: World) -> None:
     """Every reduction of every dtype by every cut; uneven and empty pieces."""
     odd = [(cc.f32, shape) for shape in ((1, 3), (130, 2), (0, 4), (4, 0))]

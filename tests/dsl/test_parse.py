@@ -69,6 +69,7 @@ EXPRESSIONS = {
     ],
     "bools": [cc.logical_and(B, cc.logical_not(B)), cc.logical_or(B, cc.equal(X, Y))],
     "where": [cc.where(B, X, 0), cc.where(X < Y, S, Y)],
+    "dropout": [cc.dropout(X, 0.5, T), cc.dropout(X, 0, T + 1), cc.dropout(Y, 1, T, 7)],
     "casts": [cc.cast(X, cc.bf16), cc.cast(B, cc.f64), cc.cast(B, cc.bool_)],
     "all_reduce": [cc.all_reduce(G), cc.all_reduce(G, "mean")],
     "reduce_scatter": [cc.reduce_scatter(G), cc.reduce_scatter(G, "max", cc.ROWS(2))],

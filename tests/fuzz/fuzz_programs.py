@@ -26,9 +26,9 @@ HALVES = (cc.f16, cc.bf16)
 NAMES = ("", "", "x", "y", "y", "x_s", "y_2", "g_s", "_t", "p_ag", "_1")
 FLOATS = (0.25, 1.0, -1.5, 3.0) * 5 + (0.0, -0.0, 1e-45, 1e300, inf, float("nan"))
 INTS = (0, 1, -1, 2, 7, 255, 256, -(2**63), 2**63 - 1)
-KINDS = "eeeeeeeemmmwcrrrssgggluuRRRVVC"
+KINDS = "eeeeeeeemmmwdcrrrssgggluuRRRVVC"
 """What is attempted, by how often: see _Writer._attempt."""
-TRAINING_KINDS = "eeeeeeemmwcuuuRRRC"
+TRAINING_KINDS = "eeeeeeemmwddcuuuRRRC"
 """What follows reduced gradients, and may mostly be moved to pieces."""
 ARITHMETIC = (
     "add add add sub sub mul mul mul div div neg abs sqrt rsqrt relu minimum "
@@ -196,6 +196,9 @@ class _Writer:
                 branches = [self._any(x.type.dtype), self._operand(x)]
                 self.rng.shuffle(branches)
                 return cc.where(condition, *branches)
+            case "d":
+                p = self.one((0, 0.1, 0.5, 0.5, 1))
+                return cc.dropout(self._real(), p, self.scalars[1])
             case "c":
                 return cc.cast(x, self.one(self.dtypes))
             case "r":

@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"errors"},
     "ir": {"errors"},
     "plan": {"errors", "ir"},
-    "ops": {"errors", "ir", "plan"},
+    "ops": {"errors", "options", "ir", "plan"},
     "dsl": {"errors", "ir", "ops"},
     "schedule": {"errors", "ir", "ops", "dsl"},
     "lower": {"errors", "ir", "plan", "ops", "schedule"},

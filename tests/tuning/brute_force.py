@@ -17,6 +17,7 @@ from coconet.ops import (
     AllGather,
     AllReduce,
     Cast,
+    Dropout,
     Elementwise,
     Reduce,
     ReduceScatter,
@@ -264,4 +265,4 @@ def pointwise(value: Value) -> bool:
         return True  # scalars are known before any kernel runs
     if gathered_from(value):
         return False
-    return isinstance(value.op, Elementwise | Where | Cast | Slice | Update)
+    return isinstance(value.op, Elementwise | Where | Cast | Dropout | Slice | Update)

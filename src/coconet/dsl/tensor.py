@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from coconet.dsl.source import caller, reading
 from coconet.errors import ProgramError
@@ -18,12 +19,16 @@ from coconet.ir import (
     TensorType,
     Value,
     f64,
+    needed_by,
     scalar_type,
 )
 from coconet.ir.names import is_name
 from coconet.ops import Elementwise, Input, Literal, Op
 
 __all__ = ["Tensor", "scalar", "tensor"]
+
+_draws: WeakKeyDictionary[Value, int] = WeakKeyDictionary()
+"""How many random ops have a seed made of this input."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +76,19 @@ class Tensor:
     def lift(self, operand: Any) -> Tensor:
         """Return a number as a literal, and a tensor as it is."""
         return Tensor(_value_of(operand))
+
+    def draw(self, ordinal: int | None) -> int:
+        """Return the ordinal of a random op whose seed this is, or the next one.
+
+        They are counted for the first scalar input that the seed is made of.
+        Raises TypeError if there is none.
+        """
+        root = next((v for v in needed_by([self.value]) if not v.inputs), self.value)
+        if not isinstance(root.op, Input):
+            raise TypeError("a seed is made of a scalar input, else it never changes")
+        number = _draws.get(root, 0) if ordinal is None else ordinal
+        _draws[root] = max(_draws.get(root, 0), number + 1)
+        return number
 
     def _binary(self, name: str, other: Any) -> Tensor:
         return self.emit(Elementwise(name), other)

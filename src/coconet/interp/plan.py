@@ -35,6 +35,7 @@ from coconet.plan import (
     Index,
     Load,
     Plan,
+    Position,
     Reduce,
     Register,
     Role,
@@ -263,6 +264,9 @@ class _Machine:
                     where = self._places(index, shape, chosen, pieces, rank)
                     source, where = self._peer(name, position, rank, where, now)
                     registers[result] = source[where]
+                case Position(result, index):
+                    places = self._places(index, shape, chosen, pieces, rank)
+                    registers[result] = places.astype(np.int64)
                 case Apply(result, primitive, args):
                     with np.errstate(all="ignore"):
                         value = PRIMITIVES[primitive].array(*map(operand, args))

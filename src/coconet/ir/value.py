@@ -31,7 +31,7 @@ class Operation(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Value:
     """One result of one operation; two values are equal only if they are one object.
 

@@ -72,6 +72,10 @@ class KernelEmitter:
         view = View(axes, start, source.type.shape, cut_of(source))
         return self.tile.load(self._buffer(source), OWN, view)
 
+    def position(self) -> Register:
+        """Return the number of the value's element in its global shape."""
+        return self.tile.position(self._place(self.value, None))
+
     def numel(self, shape: Shape, dtype: DType) -> Constant:
         """Return the number of a shape's elements."""
         return Constant(self.lowering.plan.numel(shape), dtype)
@@ -89,7 +93,11 @@ class KernelEmitter:
         return self.lowering.source(self.value, source)
 
     def _index(self, source: Value) -> Index | View:
-        cut, order = cut_of(source), self.kernel.order
+        return self._place(source, cut_of(source))
+
+    def _place(self, source: Value, cut: Cut | None) -> Index | View:
+        """Return which element of a value, cut so, belongs to that of the loop."""
+        order = self.kernel.order
         shape, own = loop_shape(self.value), source.type.shape
         if own == shape and order == tuple(range(len(shape))):
             return index_of(cut)

@@ -4,6 +4,7 @@ from coconet.ops.all_gather import AllGather, all_gather
 from coconet.ops.all_reduce import AllReduce, all_reduce
 from coconet.ops.cast import Cast, cast
 from coconet.ops.concat import Concat, concat
+from coconet.ops.dropout import Dropout, dropout
 from coconet.ops.elementwise import ELEMENTWISE, Elementwise, elementwise_function
 from coconet.ops.index import Index, index
 from coconet.ops.input import Input, Literal
@@ -35,6 +36,7 @@ __all__ = [
     "AllReduce",
     "Cast",
     "Concat",
+    "Dropout",
     "Elementwise",
     "Emitter",
     "Index",
@@ -53,6 +55,7 @@ __all__ = [
     "all_reduce",
     "cast",
     "concat",
+    "dropout",
     "elementwise_function",
     "index",
     "join_pieces",

@@ -49,6 +49,10 @@ class Operand(Protocol):
         """Return a number, or another operand, as an operand of this kind."""
         ...
 
+    def draw(self, ordinal: int | None) -> int:
+        """Return the ordinal of a random op with this seed, or the next one."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranked:
@@ -104,6 +108,10 @@ class Emitter(Protocol):
 
     def numel(self, shape: Shape, dtype: DType) -> Constant:
         """Return the number of a shape's elements in this dtype."""
+        ...
+
+    def position(self) -> Register:
+        """Return the row-major number, in the global shape, of the element, in i64."""
         ...
 
     def view(

@@ -6,6 +6,7 @@ from coconet.ops.all_gather import AllGather
 from coconet.ops.all_reduce import AllReduce
 from coconet.ops.cast import Cast
 from coconet.ops.concat import Concat
+from coconet.ops.dropout import Dropout
 from coconet.ops.elementwise import Elementwise
 from coconet.ops.index import Index
 from coconet.ops.input import Input, Literal
@@ -26,6 +27,7 @@ OPS: tuple[type[Op], ...] = (
     Elementwise,
     Where,
     Cast,
+    Dropout,
     Slice,
     Reduce,
     Reshape,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coconet.errors import InternalError, UnsupportedError
-from coconet.ir import Cut, Dim, DType, Shape, bool_
+from coconet.ir import Cut, Dim, DType, Shape, bool_, i64
 from coconet.plan.buffer import Buffer, Role, Space
 from coconet.plan.instr import (
     EVERY,
@@ -20,6 +20,7 @@ from coconet.plan.instr import (
     Instruction,
     Load,
     Peer,
+    Position,
     Reduce,
     Register,
     Store,
@@ -149,7 +150,7 @@ class TileBuilder:
         self.name = name
         self.shape = shape
         self.cut = cut
-        self._body: list[Load | Apply] = []
+        self._body: list[Load | Position | Apply] = []
         self._stores: list[Store | Reduce] = []
         self._known: dict[tuple[object, ...], Register] = {}
 
@@ -163,6 +164,17 @@ class TileBuilder:
         if key not in self._known:
             register = self._register(buffer.dtype)
             self._body.append(Load(register, buffer.name, peer, index))
+            self._known[key] = register
+        return self._known[key]
+
+    def position(self, index: Index | View) -> Register:
+        """Take an element's number; raises InternalError if it is not a global one."""
+        if index is Index.PIECE or (isinstance(index, View) and index.cut is not None):
+            raise InternalError("a position is counted in a whole tensor")
+        key = ("position", index)
+        if key not in self._known:
+            register = self._register(i64)
+            self._body.append(Position(register, index))
             self._known[key] = register
         return self._known[key]
 

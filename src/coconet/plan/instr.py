@@ -20,6 +20,7 @@ __all__ = [
     "Instruction",
     "Load",
     "Peer",
+    "Position",
     "Reduce",
     "Register",
     "Step",
@@ -95,6 +96,17 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Position:
+    """Take the number, in i64, of an element of a tensor that no rank need hold.
+
+    index  GLOBAL: of the tile's own element; else of the view's, which has no cut
+    """
+
+    result: Register
+    index: Index | View
+
+
+@dataclass(frozen=True, slots=True)
 class Apply:
     """Apply a primitive (plan/scalar.py) to registers and constants."""
 
@@ -133,7 +145,7 @@ class Reduce:
     inner: int = 0
 
 
-Step = Load | Apply | Store | Reduce
+Step = Load | Position | Apply | Store | Reduce
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,10 @@ def _shift_right(a: int, count: int) -> int:
     return _wrap(a, 64) >> count
 
 
+def _mul_high(a: int, b: int) -> int:
+    return a * b >> 32
+
+
 def _numpy(name: str) -> Callable[..., Any]:
     def call(*arrays: Array) -> Array:
         import numpy as np
@@ -254,6 +258,13 @@ def _array_from_bits(a: Array) -> Array:
     return _reinterpreted(a, "f")
 
 
+def _array_mul_high(a: Array, b: Array) -> Array:
+    import numpy as np
+
+    product = np.multiply(a, b, dtype=np.uint64)
+    return np.right_shift(product, np.uint64(32)).astype(np.uint32)
+
+
 def _reinterpreted(a: Array, kind: str) -> Array:
     import numpy as np
 
@@ -288,12 +299,14 @@ _TABLE = (
     Primitive("bit_and", 2, _numpy("bitwise_and"), _bitwise.and_),
     Primitive("bit_or", 2, _numpy("bitwise_or"), _bitwise.or_),
     Primitive("bit_xor", 2, _numpy("bitwise_xor"), _bitwise.xor),
+    Primitive("mul_high", 2, _array_mul_high, _mul_high),
     Primitive("shl", 2, _numpy("left_shift"), _bitwise.lshift),
     Primitive("shr", 2, _numpy("right_shift"), _shift_right),
 )
 
 PRIMITIVES = {primitive.name: primitive for primitive in _TABLE}
-"""The last seven are for expansions: the bits of f32 and f64 as i32 and i64."""
+"""The last eight are for expansions, among them the bits of f32 and f64 as i32 and i64;
+mul_high is the upper half of a product of u32."""
 
 
 class ArrayEmitter:

@@ -14,6 +14,7 @@ from coconet.plan.instr import (
     Index,
     Load,
     Peer,
+    Position,
     Reduce,
     Register,
     Store,
@@ -106,6 +107,9 @@ def _tile_text(tile: Tile) -> list[str]:
             case Load(result, buffer, peer, index):
                 source = f"load {buffer}[{_peer_text(peer)}, {_index_text(index)}]"
                 lines.append(f"    {_operand_text(result)} = {source}")
+            case Position(result, index):
+                number = f"number of {_index_text(index)}"
+                lines.append(f"    {_operand_text(result)} = {number}")
             case Apply(result, primitive, args):
                 text = _call(primitive, [_operand_text(arg) for arg in args])
                 kind = f"{result.dtype} " if primitive == "cast" else ""

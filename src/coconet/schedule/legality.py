@@ -12,6 +12,7 @@ from coconet.ops import (
     AllReduce,
     Cast,
     Concat,
+    Dropout,
     Elementwise,
     Index,
     Reduce,
@@ -56,7 +57,7 @@ def find(program: Program, name: str, verb: str) -> Value:
 
 def acts_on_each_element(value: Value) -> bool:
     """Whether each element of the result depends on the same element of the inputs."""
-    return isinstance(value.op, Elementwise | Where | Cast | Update)
+    return isinstance(value.op, Elementwise | Where | Cast | Dropout | Update)
 
 
 def is_collective(value: Value) -> bool:

@@ -138,7 +138,11 @@ class _Count:
         elements = self._numel(tile.shape, tile.cut)
         applied = sum(isinstance(step, Apply | Reduce) for step in tile.body)
         total = Work(flops=applied * elements)
-        accesses = {_access(step) for step in tile.body if not isinstance(step, Apply)}
+        accesses = {
+            _access(step)
+            for step in tile.body
+            if isinstance(step, Load | Store | Reduce)
+        }
         for _, buffer, peer in accesses:
             moved = min(elements * self.itemsize[buffer], self.held[buffer])
             moved *= self.ranks if peer is EVERY else 1

@@ -155,6 +155,8 @@ def _integer_text(primitive: str, args: list[str], kind: str, dtype: DType) -> s
     a, *rest = [f"(uint{max(bits, 32)}_t){arg}" for arg in args]
     if primitive in ("add", "sub", "mul", "shl"):
         return f"({kind})({a} {_INFIX[primitive]} {rest[0]})"
+    if primitive == "mul_high" and bits == 32:
+        return f"({kind})((uint64_t){a} * {rest[0]} >> 32)"
     if primitive == "neg":
         return f"({kind})(0 - {a})"
     if primitive == "abs":

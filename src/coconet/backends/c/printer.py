@@ -49,6 +49,7 @@ from coconet.plan import (
     Load,
     Peer,
     Plan,
+    Position,
     Reduce,
     Register,
     Step,
@@ -220,6 +221,7 @@ class _TilePrinter:
     written: set[int] = field(default_factory=set[int])
     consts: dict[Constant, None] = field(default_factory=dict[Constant, None])
     strided: dict[View, None] = field(default_factory=dict[View, None])
+    counted: dict[Index | View, int] = field(default_factory=dict[Index | View, int])
 
     @property
     def folds(self) -> tuple[Reduce, ...]:
@@ -236,6 +238,7 @@ class _TilePrinter:
             kind = c_type(self.plan.buffer(fold.buffer).dtype)
             named.append(f"{kind} *restrict f{j}")
         named += [f"const int64_t s{j}" for j in range(len(self.strided))]
+        named += [f"const int64_t p{j}" for j in self.counted.values()]
         parameters = ", ".join(named)
         comment = f"/* {self.tile.name} */\n"
         body = (
@@ -263,11 +266,12 @@ class _TilePrinter:
     def _outer(self) -> str:
         pointers = [self._argument(slot) for slot in self.slots]
         pointers += [f"fold_{j}" for j in range(len(self.folds))]
-        strides = [self._stride(view) for view in self.strided]
+        numbers = [self._stride(view) for view in self.strided]
+        numbers += [self._offset(index) for index in self.counted]
         fixed: dict[str, Any] = {word.name: int(word) for word in TileWord}
         fixed |= {
             "arguments": ", ".join(
-                ["n", self._left(), "a->consts", *pointers, *strides]
+                ["n", self._left(), "a->consts", *pointers, *numbers]
             ),
             "rows": self._rows(),
             "share": _SHARE.format(**fixed),
@@ -297,6 +301,10 @@ class _TilePrinter:
                 slot = self._slot(buffer, peer, index)
                 value = f"b{slot}[{self._element(index)}]"
                 return f"const {c_type(result.dtype)} r{result.number} = {value};"
+            case Position(result, index):
+                first = self.counted.setdefault(index, len(self.counted))
+                number = f"p{first} + {self._element(index)}"
+                return f"const int64_t r{result.number} = {number};"
             case Apply(result, primitive, args):
                 texts = [self._operand(arg) for arg in args]
                 value = apply_text(primitive, texts, result.dtype, args[-1].dtype)

@@ -15,6 +15,7 @@ from coconet.plan import (
     Fold,
     Load,
     Plan,
+    Position,
     Reduce,
     Rounds,
     Store,
@@ -108,7 +109,7 @@ class Knobs:
 
 def views(tile: Tile) -> tuple[View, ...]:
     """Return the distinct ways in which buffers follow the tile otherwise than it."""
-    indices = (s.index for s in tile.body if isinstance(s, Load | Store))
+    indices = (s.index for s in tile.body if isinstance(s, Load | Position | Store))
     return tuple(dict.fromkeys(i for i in indices if isinstance(i, View)))
 
 
@@ -308,6 +309,6 @@ def used_consts(plan: Plan) -> list[int]:
                     used |= {x.number for x in args if isinstance(x, Constant)}
                 case Store(source=Constant(number)) | Reduce(source=Constant(number)):
                     used.add(number)
-                case Load() | Store() | Reduce():
+                case Load() | Position() | Store() | Reduce():
                     pass
     return sorted(n for n in used if plan.consts[n].kind != "literal")

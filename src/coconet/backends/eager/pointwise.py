@@ -11,12 +11,12 @@ from torch import Tensor
 
 from coconet.backends.eager.order import as_signed, in_order, out_of_order
 from coconet.backends.eager.place import Operand, Place, torch_dtype
-from coconet.ir import Cut, DType, Replicated, Sliced, Value, f32, f64
-from coconet.ops import Elementwise
+from coconet.ir import Cut, DType, Replicated, Sliced, Value, f32, f64, numel
+from coconet.ops import Dropout, Elementwise, take_piece
 from coconet.ops.elementwise import wide_dtype
 from coconet.plan.expansions import EXPANSIONS, expand
 
-__all__ = ["POINTWISE", "cast", "elementwise", "where"]
+__all__ = ["POINTWISE", "cast", "dropout", "elementwise", "where"]
 
 Call = Callable[..., Tensor]
 
@@ -42,6 +42,20 @@ def where(place: Place, value: Value, *operands: Operand) -> Tensor:
 def cast(place: Place, value: Value, x: Tensor) -> Tensor:
     """Convert; integers wrap.  From f64 to f16 torch goes through f32."""
     return x.to(torch_dtype(value.type.dtype))
+
+
+def dropout(place: Place, value: Value, x: Tensor, seed: int) -> Tensor:
+    """Drop what the interpreter drops; the numbers are drawn by numpy."""
+    assert isinstance(value.op, Dropout)
+    shape, layout = place.shape(value), value.type.layout
+    numbers = np.arange(numel(shape)).reshape(shape)
+    if isinstance(layout, Sliced):
+        numbers = take_piece(numbers, layout.cut, place.rank, place.ranks)
+    dropped = torch.as_tensor(value.op.dropped(numbers, seed), device=x.device)
+    wide = wide_dtype(value.type.dtype)
+    scaled = x.to(torch_dtype(wide)) * place.scalar(value.op.scale, wide)
+    kept = torch.where(dropped, place.scalar(0.0, wide), scaled)
+    return kept.to(x.dtype)
 
 
 def _aligned(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from coconet.backends.eager.collectives import all_gather, all_reduce, reduce_scatter
 from coconet.backends.eager.place import Place
-from coconet.backends.eager.pointwise import cast, elementwise, where
+from coconet.backends.eager.pointwise import cast, dropout, elementwise, where
 from coconet.backends.eager.rows import (
     concat,
     index,
@@ -22,6 +22,7 @@ from coconet.ops import (
     AllReduce,
     Cast,
     Concat,
+    Dropout,
     Elementwise,
     Index,
     Op,
@@ -52,6 +53,7 @@ CALLS: dict[type[Op], Callable[..., Tensor]] = {
     Elementwise: elementwise,
     Where: where,
     Cast: cast,
+    Dropout: dropout,
     Slice: slice_,
     Reduce: reduce,
     Reshape: reshape,

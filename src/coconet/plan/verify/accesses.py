@@ -18,6 +18,7 @@ from coconet.plan.instr import (
     Index,
     Load,
     Peer,
+    Position,
     Reduce,
     Step,
     Store,
@@ -86,7 +87,7 @@ class Accesses:
             case Reduce(name):
                 folds = span(0, self._folds(tile, step, rank))
                 yield Access(name, rank, folds, True, None)
-            case Apply():
+            case Apply() | Position():
                 pass
 
     def _check_apart(self, tile: Tile, step: Step, places: int, rank: int) -> None:
