@@ -9,7 +9,7 @@ from probes import ranks
 
 from coconet.runtime.testing import run_ranks
 
-WORLDS = (2, 3, 4)
+WORLDS = (2, 3)
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ def other_run() -> Iterator[Run]:
         yield made
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def run_all() -> Callable[..., list[Ended]]:
     """Start all ranks of a run and wait for their ends."""
 

@@ -110,9 +110,9 @@ def same_bits(kind: str, dtype: torch.dtype, options: dict[str, Any]) -> Any:
     return run
 
 
-for dtype in (torch.float32, torch.bfloat16):
-    case(same_bits("Adam", dtype, {"lr": 0.01}))
-    case(same_bits("SGD", dtype, {"lr": 0.01, "momentum": 0.9}))
+# the cases below tune Adam in f32 too; each of these tunes, and so compiles, anew
+case(same_bits("Adam", torch.bfloat16, {"lr": 0.01}))
+case(same_bits("SGD", torch.float32, {"lr": 0.01, "momentum": 0.9}))
 
 
 @case

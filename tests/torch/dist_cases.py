@@ -1,4 +1,4 @@
-"""What two ranks run for test_dist: process groups of torch, and DDP."""
+"""What both ranks run for test_optim: process groups of torch, and DDP."""
 
 from __future__ import annotations
 
@@ -18,11 +18,19 @@ from coconet.runtime.world import World, init
 from coconet.torch.dist import world_of
 from coconet.torch.optim import SGD
 
+from rank_cases import Cases  # isort: skip
 
-def run_groups(folder: str) -> list[Any]:
-    """Check every kind of group; return the runs that were made."""
-    torch.set_num_threads(1)
-    launched = init(timeout_s=20)
+CASES = Cases()
+
+
+def run_cases(folder: str) -> dict[str, str]:
+    return CASES.run(folder)
+
+
+def groups_of_torch(launched: World) -> None:
+    """Check every kind of group, and that both ranks are in the same runs."""
+    folder = str(CASES.folder)
+    assert init() is launched
     assert world_of(None) is launched
     assert world_of(launched) is launched
     rank = launched.rank
@@ -44,18 +52,26 @@ def run_groups(folder: str) -> list[Any]:
     _check_hosts(folder, rank)
     _check_wrapped(launched)
     dist.destroy_process_group()
-    _join(folder, "turned", 1 - rank)
+    store = _join(folder, "turned", 1 - rank)
     turned = world_of(None)
     assert (turned.rank, turned.size) == (1 - rank, 2)
     _train(turned, group=None)
+    runs = [met.run, turned.run]
+    store.set(f"runs of {rank}", " ".join(runs))
+    assert store.get(f"runs of {1 - rank}").decode().split() == runs
+    assert all(run.startswith("torch-") for run in runs)
+    assert len(set(runs)) == 2
     dist.destroy_process_group()
     assert world_of(None) is launched
-    return [met.run, turned.run]
 
 
-def _join(folder: str, name: str, rank: int) -> None:
+CASES.add(groups_of_torch, (2,))
+
+
+def _join(folder: str, name: str, rank: int) -> dist.Store:
     store = dist.FileStore(str(Path(folder) / name), 2)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    return store
 
 
 def _train(world: World, *, group: Any) -> None:

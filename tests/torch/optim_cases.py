@@ -6,6 +6,7 @@ import copy
 import gc
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,6 +35,9 @@ from training import (  # isort: skip
 
 CASES = Cases()
 case = CASES.add
+case_on_2 = partial(CASES.add, worlds=(2,))  # any world shows it
+case_on_1_and_2 = partial(CASES.add, worlds=(1, 2))  # any peer shows it
+case_on_1_and_3 = partial(CASES.add, worlds=(1, 3))  # mixed_cases has f32 on 2
 OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "adam": ("Adam", {"lr": 1e-2}),
     "adam_l2": ("Adam", {"lr": 1e-2, "weight_decay": 0.1, "betas": (0.8, 0.95)}),
@@ -106,7 +110,8 @@ def options_case(name: str) -> Callable[[World], None]:
 
 
 for option in OPTIONS:
-    case(options_case(option), (1, 2, 3) if option in EVERYWHERE else (2,))
+    # mixed_cases has those of EVERYWHERE on 2 ranks, for f32 among others
+    case(options_case(option), (1, 3) if option in EVERYWHERE else (2,))
 
 
 @case
@@ -142,7 +147,7 @@ def parameters_come_from_rank_0_bit_by_bit(world: World) -> None:
     assert bits(model) == [special.tolist(), [0] * 12, [0] * 15, [0]]
 
 
-@case
+@case_on_1_and_2
 def gradients_near_0_do_not_blow_up(world: World) -> None:
     model = nn.Linear(3, 3)
     nn.init.ones_(model.weight)
@@ -158,7 +163,7 @@ def gradients_near_0_do_not_blow_up(world: World) -> None:
     assert all(bool(p.isfinite().all()) for p in model.parameters())
 
 
-@case
+@case_on_1_and_2
 def norm_is_clipped_over_all_groups(world: World) -> None:
     for max_norm in (1e-3, 0.7, 1e6):
         model = seeded(deep)
@@ -236,7 +241,7 @@ def microbatches_add_up(world: World) -> None:
     check_same_model(model, reference)
 
 
-@case
+@case_on_1_and_2
 def big_and_small_microbatches_are_not_rounded(world: World) -> None:
     param = nn.Parameter(torch.zeros(70))
     ours = optim.SGD([param], lr=1.0)
@@ -246,7 +251,7 @@ def big_and_small_microbatches_are_not_rounded(world: World) -> None:
     assert param.tolist() == [-257.0] * 70
 
 
-@case
+@case_on_1_and_2
 def autograd_knows_that_parameters_changed(world: World) -> None:
     model = seeded(mlp)
     ours, _ = both("sgd", model)
@@ -274,7 +279,7 @@ def experts() -> nn.Module:
     return nn.ModuleList(nn.Linear(48, 40) for _ in range(3))
 
 
-@case
+@case_on_1_and_3
 def missing_gradients_count_as_zeros_and_all_missing_skip(world: World) -> None:
     for name in ("adam_l2", "adamw_all", "sgd_momentum", "sgd_nesterov"):
         model = seeded(experts)
@@ -320,7 +325,7 @@ def a_gradient_missing_here_warns_once(world: World) -> None:
 case(a_gradient_missing_here_warns_once, (2, 3))
 
 
-@case
+@case_on_1_and_2
 def steps_without_any_gradient_do_nothing(world: World) -> None:
     model = seeded(mlp)
     ours, reference = both("sgd_momentum", model)
@@ -337,7 +342,7 @@ def steps_without_any_gradient_do_nothing(world: World) -> None:
     check_same_model(model, reference)
 
 
-@case
+@case_on_1_and_2
 def groups_frozen_and_thawed_parameters(world: World) -> None:
     model = seeded(lambda: nn.Sequential(*(nn.Linear(48, 48) for _ in range(4))))
     model[1].requires_grad_(False)
@@ -373,7 +378,7 @@ def groups_frozen_and_thawed_parameters(world: World) -> None:
     check_same_state(ours, reference.optimizer)
 
 
-@case
+@case_on_2
 def options_change_on_the_way(world: World) -> None:
     model = seeded(mlp)
     ours, reference = both("sgd", model)
@@ -392,7 +397,7 @@ def options_change_on_the_way(world: World) -> None:
     check_same_model(model, reference, tolerance=1e-5)
 
 
-@case
+@case_on_1_and_3
 def state_is_torchs_both_ways(world: World) -> None:
     for name in ("adam_amsgrad", "adamw", "sgd_momentum"):
         model = seeded(Odd)
@@ -422,7 +427,7 @@ def one_rank_alone_reads_the_state(world: World) -> None:
             check_same_state(ours, reference.optimizer)
 
 
-@case
+@case_on_1_and_2
 def inf_skips_the_step_on_all_ranks(world: World) -> None:
     for kind in (torch.amp.GradScaler, amp.GradScaler):
         for unscales in (False, True):
@@ -472,7 +477,7 @@ def disagreement_is_raised_on_all_ranks(world: World) -> None:
 case(disagreement_is_raised_on_all_ranks, (2, 3))
 
 
-@case
+@case_on_1_and_2
 def gradients_and_parameters_may_be_replaced(world: World) -> None:
     model = seeded(mlp)
     ours, reference = both("sgd_momentum", model)
@@ -498,7 +503,7 @@ def gradients_and_parameters_may_be_replaced(world: World) -> None:
     check_same_model(model, reference)
 
 
-@case
+@case_on_1_and_2
 def every_schedule_has_the_same_bits(world: World) -> None:
     found = []
     for schedule in (None, lambda program: program.schedule()):
@@ -516,7 +521,7 @@ def every_schedule_has_the_same_bits(world: World) -> None:
     assert other.groups[0].steps == ()
 
 
-@case
+@case_on_1_and_2
 def several_optimizers_take_turns_and_leave_nothing(world: World) -> None:
     model = seeded(mlp)
     ours, reference = both("adam", model)
@@ -535,10 +540,10 @@ def several_optimizers_take_turns_and_leave_nothing(world: World) -> None:
     check_same_model(model, reference)
 
 
-case(what_cannot_be_updated_is_refused)
+case_on_1_and_2(what_cannot_be_updated_is_refused)
 
 
-@case
+@case_on_1_and_2
 def options_of_torch_are_taken_or_refused(world: World) -> None:
     model = seeded(mlp)
     for option in ("capturable", "differentiable"):

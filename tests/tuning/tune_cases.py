@@ -65,12 +65,12 @@ def divergent_clocks() -> list[str]:
 
 def remembered() -> dict[str, Any]:
     """The next tuning measures nothing and says the same."""
-    first = run(time_box_s=1.0)
+    first = run()
 
     def broken() -> float:
         raise AssertionError("the clock was read")
 
-    again = run(time_box_s=1.0, fresh=False, clock=broken)
+    again = run(fresh=False, clock=broken)
     return {"same": first.to_json() == again.to_json()}
 
 
