@@ -87,6 +87,7 @@ class World:
         self.pool = SymmetricPool(
             reserve=min(reserve, SEGMENTS_BYTES // place.size),
             header=library().cc_header_bytes(),
+            rank=place.rank,
         )
         me = myself(place, segment=self.pool.fd, segment_bytes=self.pool.reserve)
         try:
