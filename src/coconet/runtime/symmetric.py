@@ -30,9 +30,9 @@ LINE = 64
 PAGE = 4096
 LARGE_BYTES = 64 * 1024
 STAGGER, RANK_STAGGER = 21 * LINE, 10 * LINE
-"""A large block starts so much further in its page than the one before, and than that of
-the rank before.  Where a loop walks several tensors, equal places in their pages contend
-(measured: 8 % of a step).
+"""A large block starts so much further in its page than the one before, and than that
+of the rank before.  Where a loop walks several tensors, equal places in their pages
+contend (measured: 8 % of a step).
 """
 GROWTH_BYTES = 1 << 20
 
