@@ -75,6 +75,14 @@ def test_a_late_rank_touches_only_what_the_call_had(victims):
     assert seen
 
 
+def test_ctrl_c_between_short_rounds_ends_the_call(victims):
+    outcome = run_ranks(2, victims.interrupted_in_rounds, timeout_s=60)
+    mine, peers = outcome.results
+    # in the middle of the call: had it gone on to its end, the next one would be run
+    assert mine == ["KeyboardInterrupt", "StatePoisoned"]
+    assert peers[0] == "PeerFailed"
+
+
 def test_the_same_world_runs_clean_afterwards(victims):
     for _ in range(2):
         outcome = run_ranks(2, victims.step_until, 0, "kill", timeout_s=60)

@@ -82,3 +82,21 @@ def call_again_after_a_fault() -> dict[str, object]:
     changed = sum(int((array != 1).sum()) for array in bystanders)
     changed += sum(int(array.any()) for array in shared.values())
     return {"raised": raised, "changed": changed, "told": told}
+
+
+def interrupted_in_rounds() -> list[str]:
+    """Rank 0 gets Ctrl-C in a call of very many short rounds, and calls again."""
+    world = cc.init(timeout_s=20.0)
+    plan = lower(cc.library(adam)["fused"].result, world.size)
+    step = compile_plan(plan, world, knobs=Knobs(round_elements=1))
+    tensors = {name: np.ones(1 << 24, np.float32) for name in "gpmv"}
+    scalars = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "t": 1}
+    if world.rank == 0:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    raised: list[str] = []
+    for _ in range(2):
+        try:
+            step(**tensors, **scalars)
+        except (KeyboardInterrupt, CoconetError) as error:
+            raised.append(type(error).__name__)
+    return raised
