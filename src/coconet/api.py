@@ -137,7 +137,8 @@ def tune(
     time_box_s   seconds after which no turn begins, once every schedule had one
     limit        of schedules to look at
     arguments    numbers of scalars to time with
-    fresh        time again, whatever is remembered
+    fresh        time again, whatever is remembered; else only what was remembered in a
+                 hurry, if the time box is longer now
     strict       raise ScheduleError if nothing is faster than without fusions
 
     Returns a step like `compile`'s, with its schedule, knobs and report.

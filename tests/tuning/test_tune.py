@@ -87,6 +87,7 @@ def test_a_forced_mismatch_raises_and_never_spins(outcome):
 def test_out_of_time_every_candidate_had_a_turn(outcome):
     for found in each(outcome, "late"):
         assert found["late"]
+        assert found["remembered"] == [True, False, True], "a longer box times again"
         assert len(found["turns"]) > 1
         assert set(found["turns"]) == {1}
 

@@ -140,7 +140,14 @@ def _contrary(self: Contest, was: Callable[[Contest], Any]) -> Any:
 def late() -> dict[str, Any]:
     report = run(adam, time_box_s=1e-3).report
     timed = [row for row in report.rows if row.median_s is not None]
-    return {"late": report.was_late, "turns": [row.turns for row in timed]}
+    boxes = (1e-3, 100.0, 1e-3)
+    return {
+        "late": report.was_late,
+        "turns": [row.turns for row in timed],
+        "remembered": [
+            run(adam, fresh=False, time_box_s=box).is_remembered for box in boxes
+        ],
+    }
 
 
 def interrupted() -> dict[str, Any]:
