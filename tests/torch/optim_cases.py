@@ -31,6 +31,7 @@ from training import (  # isort: skip
     loss_of,
     mlp,
     seeded,
+    train,
 )
 
 CASES = Cases()
@@ -68,24 +69,6 @@ def both(name: str, model: nn.Module, **extra: Any) -> tuple[Any, Reference]:
     kind, options = OPTIONS[name]
     reference = Reference(model, lambda ps: getattr(torch.optim, kind)(ps, **options))
     return getattr(optim, kind)(model.parameters(), **options, **extra), reference
-
-
-def train(
-    world: World,
-    model: nn.Module,
-    ours: Any,
-    reference: Reference,
-    steps: range,
-    loss: Callable[..., torch.Tensor] = loss_of,
-    *,
-    set_to_none: bool = True,
-) -> None:
-    for step in steps:
-        data = batches(step, world.size)
-        ours.zero_grad(set_to_none=set_to_none)
-        loss(model, data[world.rank]).backward()
-        ours.step()
-        reference.step(data, loss=loss)
 
 
 def options_case(name: str) -> Callable[[World], None]:

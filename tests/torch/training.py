@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from coconet.runtime.world import World
+
 Batches = Sequence[torch.Tensor]
 
 
@@ -127,3 +129,21 @@ def bits(model: nn.Module) -> list[list[int]]:
         p.detach().reshape(-1).view(kinds[p.element_size()]).tolist()
         for p in model.parameters()
     ]
+
+
+def train(
+    world: World,
+    model: nn.Module,
+    ours: Any,
+    reference: Reference,
+    steps: range,
+    loss: Callable[..., torch.Tensor] = loss_of,
+    *,
+    set_to_none: bool = True,
+) -> None:
+    for step in steps:
+        data = batches(step, world.size)
+        ours.zero_grad(set_to_none=set_to_none)
+        loss(model, data[world.rank]).backward()
+        ours.step()
+        reference.step(data, loss=loss)

@@ -146,8 +146,11 @@ class Chooser:
             slice_state=kept_in_pieces(program),
             time_box_s=self._left_s / 2,
         )
+        world = self._world
         try:
-            found = run_tuner(request, self._world, progress=terminal(self._world.rank))
+            found = run_tuner(
+                request, world, progress=terminal(world.rank), hurried=True
+            )
         except ResourceError as error:
             return replace(usual, why=f"not tuned: {error.what}")
         report = found.report

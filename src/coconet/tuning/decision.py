@@ -13,6 +13,7 @@ from coconet.ir import Program
 from coconet.schedule import Schedule
 from coconet.schedule.json import decoded
 from coconet.tuning.report import Report
+from coconet.tuning.request import Request
 
 __all__ = ["Decision"]
 
@@ -32,6 +33,10 @@ class Decision:
     schedule: Schedule
     knobs: Knobs
     report: Report
+
+    def was_hurried(self, request: Request) -> bool:
+        """Whether its time was up early, and this request has more."""
+        return self.report.was_late and self.report.wall_s < request.time_box_s
 
     def to_json(self) -> str:
         """Return it as JSON, to be kept beside the program."""

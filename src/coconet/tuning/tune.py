@@ -80,12 +80,14 @@ def tune(
     *,
     progress: Progress,
     fresh: bool = False,
+    hurried: bool = False,
     clock: Clock = time.perf_counter,
 ) -> Tuned:
     """Return the fastest equivalent of a program; every rank calls it, and agrees.
 
-    fresh  time again, whatever is remembered
-    clock  of this rank; what it says moves no other rank to another winner
+    fresh    time again, whatever is remembered
+    hurried  take also what was remembered in a hurry, though there is more time now
+    clock    of this rank; what it says moves no other rank to another winner
 
     Blocks  until every rank calls
     Raises  RanksDisagree: the ranks ask for different things
@@ -93,33 +95,26 @@ def tune(
             ResourceError: the program without fusions does not fit into the memory
             GroupError, UnsupportedError, NoCompiler, CompileError
     """
-    text, is_remembered = _decide(request, world, progress, fresh=fresh, clock=clock)
-    world.pool.trim()  # of the tuner's tensors
-    decision = Decision.from_json(request.program, text)
-    plan = lower(decision.schedule.result, world.size)
-    step = compile_plan(plan, world, knobs=decision.knobs)
-    return Tuned(step, decision, is_remembered)
-
-
-def _decide(
-    request: Request, world: World, progress: Progress, *, fresh: bool, clock: Clock
-) -> tuple[str, bool]:
-    """Return a decision's JSON, and whether it was remembered."""
     exchange = Exchange(world)
     exchange.agree("what to tune", request.text)
-    is_first = world.rank == 0
-    known = remembered(request, world.size) if is_first and not fresh else None
-    if known and known.report.was_late and known.report.wall_s < request.time_box_s:
-        known = None  # it was made in a hurry, and now there is more time
+    known = None
+    if world.rank == 0 and not fresh:
+        known = remembered(request, world.size)
+        if known and not hurried and known.was_hurried(request):
+            known = None
     text = exchange.from_rank_0(known.to_json().encode() if known else b"").decode()
     is_remembered = bool(text)
     if not is_remembered:
         watch = Stopwatch(exchange, clock)
         text = Contest(request, world, exchange, watch, progress).decide().to_json()
         exchange.agree("the tuner's decision", text)
-        if is_first:
+        if world.rank == 0:
             remember(note_name(request, world.size), text)
-    return text, is_remembered
+    world.pool.trim()  # of the tuner's tensors
+    decision = Decision.from_json(request.program, text)
+    plan = lower(decision.schedule.result, world.size)
+    step = compile_plan(plan, world, knobs=decision.knobs)
+    return Tuned(step, decision, is_remembered)
 
 
 def remembered(request: Request, ranks: int) -> Decision | None:
