@@ -113,6 +113,16 @@ def mixed() -> cc.Program:
     return cc.program("mixed", inputs=[g, n, on], outputs=[out, count])
 
 
+def least() -> cc.Program:
+    """The least literal of i64, whose opposite is none, beside reals and integers."""
+    (N,) = cc.dims("N")
+    g = cc.tensor("g", cc.f32, (N,), cc.Local(), dp)
+    n = cc.tensor("n", cc.i64, (N,), cc.Replicated(), dp)
+    total, number = cc.all_reduce(g), -(1 << 63)
+    outputs = [total * number, total**number, n + number, cc.where(n > 0, n, number)]
+    return cc.program("least", inputs=[g, n], outputs=outputs)
+
+
 def truth() -> cc.Program:
     """Bools that meet integers: what is not 0 is true, also when it is even."""
     (N,) = cc.dims("N")
@@ -168,6 +178,7 @@ def programs() -> Iterator[tuple[str, cc.Program]]:
     yield "old value", old_value()
     yield "mixed", mixed()
     yield "truth", truth()
+    yield "least", least()
     for op in ("sum", "mean", "max", "min", "prod"):
         yield f"{op} f32", reduction(op, cc.f32)
     for dtype in integers:

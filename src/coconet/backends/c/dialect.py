@@ -95,20 +95,22 @@ def literal_text(value: Number, dtype: DType) -> str:
     """Return a number, rounded to the dtype by the C compiler, as a C expression."""
     if not dtype.is_float:
         integer = int(bool(value) if dtype.kind == "bool" else value)
-        # C has no negative literals, and the least number's opposite is too large
-        least = integer == -(1 << 63)
-        text = "INT64_MIN" if least else f"INT64_C({integer})"
-        return f"({convert_text(text, dtype)})"
+        return f"({convert_text(_int64_text(integer), dtype)})"
     number = float(value)
     if isnan(number):
         text = '__builtin_nan("")'
     elif isinf(number):
         text = "__builtin_inf()" if number > 0 else "(-__builtin_inf())"
     elif isinstance(value, int):
-        text = f"INT64_C({value})"
+        text = _int64_text(value)
     else:
         text = number.hex()
     return f"({convert_text(text, dtype)})"
+
+
+def _int64_text(value: int) -> str:
+    """Return an i64; C has no negative literals, and the least has no opposite."""
+    return "INT64_MIN" if value == -(1 << 63) else f"INT64_C({value})"
 
 
 def apply_text(primitive: str, args: list[str], dtype: DType, source: DType) -> str:
