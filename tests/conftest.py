@@ -89,3 +89,22 @@ def _as_held(before, after, arrays):
         np.ascontiguousarray(take_piece(array, after.layout.cut, rank, ranks))
         for rank, array in enumerate(arrays)
     )
+
+
+@pytest.fixture
+def alone():
+    """A world of one process."""
+    from coconet.runtime.world import World
+    from coconet.settings import Launch
+
+    made = World(Launch(0, 1, "test"), timeout_s=5, warn_s=5)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """An empty cache of kernels and decisions."""
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("COCONET_CACHE", str(tmp_path))
+    return tmp_path

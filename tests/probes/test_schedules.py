@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -17,9 +16,8 @@ from coconet.errors import DtypeError, ScheduleError
 from coconet.interp import run_plan, run_program
 from coconet.lower import lower
 from coconet.ops import AllReduce
-from coconet.runtime.world import World
 from coconet.schedule import Fuse
-from coconet.settings import Launch, settings
+from coconet.settings import settings
 from coconet.tuning.search import search
 from coconet.workloads.optimizers import adam
 
@@ -72,12 +70,8 @@ def test_reductions_without_a_meaning_are_refused(dtype):
 
 
 @pytest.fixture
-def alone(tmp_path, monkeypatch) -> Iterator[World]:
-    tmp_path.chmod(0o700)
-    monkeypatch.setenv("COCONET_CACHE", str(tmp_path))
-    made = World(Launch(0, 1, "test"), timeout_s=5, warn_s=5)
-    yield made
-    made.close()
+def alone(own_cache, alone):
+    return alone
 
 
 def test_a_tuned_step_takes_any_size(alone):

@@ -1,7 +1,6 @@
 """Calls: data, pointers, disagreement; on one rank and on several."""
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from coconet.runtime.build import build
 from coconet.runtime.executable import Call, Kernel, arrive_bad
 from coconet.runtime.library import header_text
 from coconet.runtime.world import World
-from coconet.settings import Launch
 
 AXPY = """
 #include "runtime.h"
@@ -26,13 +24,6 @@ int32_t cc_kernel(cc_args *a) {
   return a->world->barrier(a, 1);
 }
 """
-
-
-@pytest.fixture
-def alone() -> Iterator[World]:
-    made = World(Launch(0, 1, "test"), timeout_s=5, warn_s=5)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -74,13 +73,6 @@ class Shares:
     def workers(self) -> list[int]:
         """The threads of all parts but the first."""
         return [int(tid) for tid in self.facts[1:, 0] if tid]
-
-
-@pytest.fixture
-def alone() -> Iterator[World]:
-    made = World(Launch(0, 1, "test"), timeout_s=5, warn_s=5)
-    yield made
-    made.close()
 
 
 def task(tid: int, file: str) -> str:

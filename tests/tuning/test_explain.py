@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import coconet as cc
-from coconet.runtime.world import World
-from coconet.settings import Launch
 from coconet.tuning.progress import Progress
 from coconet.tuning.request import Request
 from coconet.tuning.traffic import least_bytes
@@ -16,13 +12,6 @@ from coconet.tuning.tune import tune
 from coconet.workloads.optimizers import ADAM_STATE, adam, sgd
 
 N = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def alone() -> Iterator[World]:
-    made = World(Launch(0, 1, "test"), timeout_s=5, warn_s=5)
-    yield made
-    made.close()
 
 
 def fused() -> cc.Schedule:

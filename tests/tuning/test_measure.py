@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import signal
 import threading
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -14,8 +13,6 @@ import coconet as cc
 from coconet.backends.c.words import Knobs
 from coconet.lower import lower
 from coconet.runtime.exchange import Exchange
-from coconet.runtime.world import World
-from coconet.settings import Launch
 from coconet.tuning.measure import (
     COLD_S,
     MOST_CALLS,
@@ -28,13 +25,6 @@ from coconet.tuning.measure import (
 )
 from coconet.tuning.progress import Progress, noted_interrupt
 from coconet.workloads.optimizers import adam, sgd
-
-
-@pytest.fixture
-def alone() -> Iterator[World]:
-    made = World(Launch(0, 1, "test"), timeout_s=5, warn_s=5)
-    yield made
-    made.close()
 
 
 def test_variants_differ_from_the_usual_in_one_number():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ from rank_files import load
 import coconet as cc
 from coconet.errors import ScheduleError
 from coconet.runtime.testing import Outcome, run_ranks
-from coconet.runtime.world import World
-from coconet.settings import Launch
 from coconet.workloads.optimizers import adam, sgd
 
 CASES = Path(__file__).parent / "tune_cases.py"
@@ -144,12 +141,8 @@ def test_only_programs_are_tuned():
 
 
 @pytest.fixture
-def alone(tmp_path, monkeypatch) -> Iterator[World]:
-    tmp_path.chmod(0o700)
-    monkeypatch.setenv("COCONET_CACHE", str(tmp_path))
-    made = World(Launch(0, 1, "test"), timeout_s=5, warn_s=5)
-    yield made
-    made.close()
+def alone(own_cache, alone):
+    return alone
 
 
 def test_the_public_call_returns_a_step(alone):

@@ -141,7 +141,7 @@ int32_t run_tile(cc_args *a, const cc_tile *t, const int64_t *w) {
   const cc_world *world = a->world;
   uint64_t slots[t->count];
   rounds r = {a, t, w, slots, .length = w[t->borders - 1]};
-  if (world->size == 1 || a->num_inboxed || !find_slots(&r)) {
+  if (world->size == 1 || !find_slots(&r)) {
     world->run(a, t->part, w);
     return CC_DONE;
   }

@@ -272,22 +272,31 @@ static int32_t compare(cc_world *w) {
   return CC_DONE;
 }
 
-/* A peer may rewrite its table as soon as its call returned.  That is no race that
- * matters: it returns only when nobody uses its memory, so what is read late is unused. */
+/* A peer whose call goes by inboxes may return before this rank is here, and free its
+ * table: it is not read, for nothing but the inboxes is used. */
+static void point_to_inbox(const cc_world *w, cc_args *a, int q) {
+  char *inbox = w->header[q]->inbox[w->epoch & 1];
+  for (int64_t n = 0; n < a->num_inboxed; n++) {
+    const cc_inboxed *in = &a->inboxed[n];
+    a->pointers[(size_t)in->buffer * w->size + q] = inbox + in->offset;
+  }
+}
+
+/* Any other peer returns only behind a wait for all, or if nobody uses its memory: then
+ * it may rewrite its table at once, and what is read late is unused. */
 static void fill_pointers(const cc_world *w, cc_args *a) {
   for (int q = 0; q < w->size; q++) {
     if (q == w->rank) continue;
+    if (a->num_inboxed) {
+      point_to_inbox(w, a, q);
+      continue;
+    }
     const int64_t *table = (const int64_t *)(w->base[q] + slot_of(w, q)->table);
     for (uint32_t b = 0; b < a->num_buffers; b++) {
       const size_t place = (size_t)b * w->size + q;
       const int64_t offset = table[b];
       a->pointers[place] = offset < 0 ? NULL : w->base[q] + offset;
       a->slots[place] = offset < -1 ? w->base[q] + (-1 - offset) : NULL;
-    }
-    for (int64_t n = 0; n < a->num_inboxed; n++) {
-      const cc_inboxed *in = &a->inboxed[n];
-      char *inbox = w->header[q]->inbox[w->epoch & 1];
-      a->pointers[(size_t)in->buffer * w->size + q] = inbox + in->offset;
     }
   }
 }
